@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from msgspec import structs
@@ -14,8 +12,6 @@ from llmfair.metrics.base import Column, Measure, Ratio, Undefined, Value, measu
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Key, Measurement
 from llmfair.results import absent_row
-from tests.cli.command import llmfair, only_run, ran, table
-from tests.joined import write_joined
 from tests.metrics import lettered
 
 RATIO = parse_measure("ExpRatio")
@@ -154,36 +150,3 @@ def test_undefined_queries_are_counted_once_per_reason() -> None:
             "female": {"zero_exposure": 1},
         },
     }
-
-
-# Real TREC 2022 topics and biographies as a folder: degenerate topics are counted, never dropped in silence
-
-
-# No relevant woman; and "Women", whose relevant pages are all about women (data.md 11).
-NO_WOMAN = {"265", "403", "1509", "1630", "1715", "2230"}
-NO_MAN = {"2859"}
-ONE_ARM = ("--orders", "1", "--conditions", "neutral", "--no-repeat")
-
-
-@pytest.mark.whole
-def test_an_audit_of_22_topics_counts_what_is_undefined() -> None:
-    write_joined(Path("joined"))
-    measures = "P@20,nDCG@20,ExpRatio,ExpRatio(stratum=relevant)"
-    asked = ("listwise", "-d", "joined", "--measures", measures, "--orders", "1", "--passes", "1")
-    results = ran(*asked, "--json").json
-    assert results["design"]["queries"] == 22 and results["design"]["candidates"] == [24, 138]
-    undefined = results["undefined"]["ExpRatio(stratum=relevant)"]
-    for condition in ("neutral", "male", "female", "repeat", "initial"):
-        assert undefined[condition] == {"no_protected": len(NO_WOMAN), "no_unprotected": len(NO_MAN)}
-    rows = {(row["measure"], row["condition"]): row for row in results["rows"]}
-    assert rows["ExpRatio(stratum=relevant)", "neutral"]["n"] == 22 - 7
-    assert rows["ExpRatio", "neutral"]["n"] == 22
-    empty = {
-        (row["query_id"], row["reason"])
-        for row in table(only_run() / "per_query.csv")
-        if row["measure"] == "ExpRatio(stratum=relevant)"
-        and row["condition"] == "neutral"
-        and not row["value"]
-    }
-    assert empty == {(q, "no_protected") for q in NO_WOMAN} | {(q, "no_unprotected") for q in NO_MAN}
-    assert "undefined: no protected (6 queries); no unprotected (1 query)" in llmfair(*asked, "-v").out

@@ -22,7 +22,7 @@ from llmfair.errors import RequirementFailed, UsageError
 from llmfair.nouns import Conclusion, Key
 from llmfair.report.phrases import bound_text, cell, interval_text, numbers
 from llmfair.report.section import verdict
-from llmfair.report.verdict import ADVICE, STATUSES, VerdictWords
+from llmfair.report.verdict import STATUSES, VerdictWords
 from llmfair.results import UNPARSEABLE, Conclusions, Figure, Requirement, RunVerdict, Words
 from llmfair.settings import AuditSettings, PlanningSettings
 from llmfair.stats.intervals import conclude, queries_to_settle
@@ -186,26 +186,6 @@ def test_who_reads_no_prompt_is_not_put_under_one() -> None:
     for of in (LESS, INSIDE, ACROSS, None):
         said = SPOKEN["lists"].verdict(conclusions({"neutral": of}, prompted=False)).sentence
         assert "prompt" not in said.partition("another --prompt")[0] and said[0] != " "
-
-
-@pytest.mark.parametrize("of_a_kind", SPOKEN)
-def test_the_command_of_the_next_step_stands_last_and_alone(of_a_kind: str) -> None:
-    words, planned = SPOKEN[of_a_kind], "llmfair plan listwise"
-    for of in (LESS, INSIDE, ACROSS, None):
-        for measures in ([ODDS], []):
-            for reason in (*ADVICE, "a new one"):
-                of_it = conclusions(
-                    {"a": of}, reason=reason, run="my runs/1", planned=planned, measures=measures
-                )
-                *_, command = words.verdict(of_it).next.split(": llmfair ")
-                assert "  " not in command
-                known = (
-                    "report 'my runs/1'",
-                    "runs show 'my runs/1' ",
-                    "llmfair runs show 'my",
-                    "plan listwise",
-                )
-                assert command.startswith(known) or "llmfair" not in command
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from llmfair.audits.gates import Suite, write_junit
 from llmfair.errors import UsageError
 from llmfair.io.files import plain
 from llmfair.results import Requirement, RunVerdict
-from tests.cli.command import kept, only_run, ran, refuses, well
+from tests.cli.command import kept, only_run, ran, refuses
 from tests.cli.command import llmfair as command
 
 PAIRS = ("pairwise", "-q", "--noise-share", "0", "--conditions", "relevant", "--no-report")
@@ -72,20 +72,6 @@ def test_the_next_step_finds_the_run_wherever_it_is_and_has_something_to_show(
     folder = shlex.split(steps)[3]
     again = ran("runs", "show", folder)
     assert steps in " ".join(again.out.split())
-
-
-def test_the_next_step_plans_the_same_design() -> None:
-    partition = ("--design", "partition", "--window", "10", "-n", "6", "--conditions", "neutral")
-    shown = ran("listwise", "-q", "--no-report", *partition, "-m", "fake:biased,listwise=0", "-o", "run").out
-    assert shown.startswith("VERDICT  inconclusive")
-    following = kept("results", "run")["verdict"]["next"]
-    asked = following.partition(": llmfair ")[2]
-    assert (
-        asked
-        == "plan listwise --prompt wikiproject --conditions neutral --design partition --window 10 --orders 1 --no-repeat"
-    )
-    planned = well(command(*shlex.split(asked), "-n", "6", "--json")).json
-    assert planned["calls"] == kept("results", "run")["design"]["calls"]
 
 
 def suites(path: str) -> list[ElementTree.Element]:

@@ -92,14 +92,6 @@ def test_limits_of_bounded_means_have_width_hold_the_mean_and_know_neither_end_n
 
 
 @pytest.mark.parametrize("aggregate", AGGREGATES)
-@pytest.mark.parametrize("queries", [1, 4])
-def test_few_queries_have_a_value_without_interval(aggregate: Callable[..., Estimate], queries: int) -> None:
-    found = aggregate([2.0] * queries)
-    assert found.value == pytest.approx(2)
-    assert (found.low, found.high, found.n, found.reason) == (None, None, queries, "too_few_queries")
-
-
-@pytest.mark.parametrize("aggregate", AGGREGATES)
 @pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")], [[[1.0, 2.0]]]])
 def test_what_is_not_a_number_per_query_is_refused(
     aggregate: Callable[..., Estimate], values: list[float]

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.preference import Row, found_in
 from benchmarks.strategies import row
 from llmfair.audits.listwise.simulate import Noise
 from llmfair.metrics.base import Ratio
-from llmfair.nouns import Conclusion
 from llmfair.rankers.strategies import PLANS
 from llmfair.stats.intervals import ratio_scores
 from llmfair.stats.power import (
@@ -167,33 +165,6 @@ def test_sliding_windows_of_the_reference() -> None:
         precisions = np.array(RELEVANT)[final[:, :20]].mean(axis=1)
         error = np.sqrt(precisions.var() / queries + case["precision_mc_se"] ** 2)
         assert abs(precisions.mean() - case["precision_at_20"]) <= 4 * error + 1e-9, case
-
-
-@pytest.mark.whole
-def test_whole_lists_of_the_reference_of_injected_rankers() -> None:
-    rng = np.random.default_rng(21)
-    queries = 1500
-    for case in vectors("injected_bias")["listwise_full_pl"]:
-        final = rank_injected(
-            random_lists(counts(case), queries, rng=rng), log_weights(case), whole(case["N"]), 1, rng=rng
-        )
-        exposures = kind_exposures(final, 4)
-        e1, e0 = sides_of(exposures, case)
-        ratio = e1.sum() / e0.sum()
-        tolerance = 4 * case["sd_influence_per_query"] / np.sqrt(queries)
-        assert abs(log(ratio) - log(case["exact_ratio"])) <= tolerance, case
-
-        documents = np.array(counts(case))
-        held = exposures * documents
-        by_grade = np.array([pair.sum(axis=1) for pair in (held[:, :2], held[:, 2:])])
-        n_by_grade = np.array([[documents[:2].sum()], [documents[2:].sum()]])
-        shares = by_grade / n_by_grade
-        m1 = documents[[0, 2]] @ shares / case["n_protected"]
-        m0 = documents[[1, 3]] @ shares / (case["N"] - case["n_protected"])
-        relevance = m1.sum() / m0.sum()
-        assert_near(ratio_scores(m1, m0), relevance, case["exact_relevance_ratio"])
-        excess = ratio_scores(e1, e0) - ratio_scores(m1, m0)
-        assert_near(excess, ratio / relevance, case["exact_excess_ratio"])
 
 
 def test_extreme_weights_sort_as_a_taste_does_and_others_are_refused() -> None:
@@ -430,15 +401,3 @@ def test_offset_is_the_weighted_median() -> None:
     assert offset_to_parity([np.array([5.0]), np.array([1.0] * 100)]) == 3.0
     with pytest.raises(ValueError, match="compared"):
         offset_to_parity([np.array([])])
-
-
-# A miniature of the benchmark of preference odds
-
-
-@pytest.mark.parametrize("windows", [True, False], ids=["windows", "partition"])
-def test_a_row_of_the_benchmark_in_few_audits(windows: bool) -> None:
-    found = found_in(Row(12, 40, windows, "the same", "middle", 0.7), 40, [1])
-    logs = [one.log_odds for one in found if one.log_odds is not None]
-    assert np.mean(logs) == pytest.approx(log(0.7), abs=4 * np.std(logs) / 40**0.5)
-    assert np.mean([one.held for one in found]) >= 0.85
-    assert np.mean([one.conclusion is Conclusion.WITHIN for one in found]) <= 0.1

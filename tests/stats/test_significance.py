@@ -225,20 +225,6 @@ def test_rankers_shuffled_at_once_are_tested_as_each_alone(
 # Simulated
 
 
-def random_queries(
-    rng: np.random.Generator, count: int, documents: int, relevance_weight: float = 0.0
-) -> list[LabelledItems]:
-    """A group-blind Plackett–Luce ranker; of the protected half 5 % are relevant, of the others 15 %."""
-    protected = np.arange(documents) % 2 == 0
-    found = []
-    for _ in range(count):
-        relevant = rng.random(documents) < np.where(protected, 0.05, 0.15)
-        tastes = relevance_weight * relevant + rng.gumbel(size=documents)
-        ranks = np.argsort(np.argsort(-tastes)) + 1
-        found.append(LabelledItems(1 / np.log1p(ranks), protected, relevant.astype(int)))
-    return found
-
-
 def test_subsets_are_uniform() -> None:
     # Two of the three documents of stratum 0 are protected; stratum 1 is one unprotected document.
     one = query([1, 2, 4, 8], "pupu", "0001")

@@ -108,15 +108,6 @@ def test_cells_worked_by_hand() -> None:
     assert second[1] == high
 
 
-def test_several_observations_of_a_query_in_an_interval_are_averaged_for_its_difference() -> None:
-    (cell, *_) = cells([0.1, 0.15, 0.0], [0.2, 0.6, 0.5], ["a", "a", "b"], {"a": 0.5, "b": 0.5})
-    assert cell.paired is not None
-    assert (cell.observations, cell.queries) == (3, 2)
-    assert cell.paired.value == pytest.approx(-0.05)
-    assert cell.difference == pytest.approx(1.3 / 3 - 0.5)
-    assert cell.p_paired is None
-
-
 @given(numbers, numbers)
 def test_unpaired_tests_are_those_of_scipy(one: list[float], other: list[float]) -> None:
     if len(set(one)) > 1 or len(set(other)) > 1:

@@ -642,8 +642,8 @@ def _orders(
 def _warnings(
     ranker: Ranker | None, first_stage: Ranker | None, lists: Sequence[Candidates]
 ) -> Iterator[str]:
-    """What makes lists doubtful: no judgements; queries without a word of any candidate, where BM25 orders those; groups
-    that a ranker cannot place. Raises UsageError where BM25 finds nothing at all."""
+    """What makes lists doubtful: no judgements; queries without a word of any candidate, where BM25 orders those;
+    groups that a ranker cannot place. Raises UsageError where BM25 finds nothing at all."""
     if not any(listed.relevance for listed in lists):
         yield NOT_JUDGED
     words = first_stage or ranker
