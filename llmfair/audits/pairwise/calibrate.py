@@ -96,13 +96,10 @@ def calibrate_pairwise(
         )
     rows, smallest = list[Row](), {}
     for stratum, of_it in pairs.items():
-        audits = found_by_preference(
-            pair_audits(of_it, stratum, settings, betas),
-            betas,
-            partial(finding_in_pairs, stratum, measure, how),
-            advance,
-        )
-        of_stratum = [_row(stratum, beta, each, settings) for beta, each in zip(betas, audits, strict=True)]
+        audits = pair_audits(of_it, stratum, settings, betas)
+        each = partial(finding_in_pairs, stratum, measure, how)
+        findings = found_by_preference(audits, betas, each, advance)
+        of_stratum = [_row(stratum, beta, of, settings) for beta, of in zip(betas, findings, strict=True)]
         rows += of_stratum
         smallest[stratum] = _smallest(of_stratum, settings)
     return {
@@ -142,18 +139,19 @@ def _row(
     queries, which intervals are to hold. `consistent_share` is the mean over audits.
     """
     truth = marginal_odds(beta, settings.position, hypot(settings.query_sd, settings.pair_sd))
-    bounds = [(odds.low, odds.high) for odds, _ in audits]
-    covered = [low <= truth <= high for low, high in bounds if low is not None and high is not None]
+    covered = [
+        odds.low <= truth <= odds.high for odds, _ in audits if odds.low is not None and odds.high is not None
+    ]
     recovered = [odds.value for odds, _ in audits if odds.value is not None]
     findings = [finding for _, finding in audits]
-    flips = [p for finding in findings if (p := finding.p) is not None]
-    consistent = [s for finding in findings if (s := finding.consistent_share) is not None]
-    own = {
+    p_values = [p for finding in findings if (p := finding.p) is not None]
+    consistent = [share for finding in findings if (share := finding.consistent_share) is not None]
+    of_stratum = {
         "stratum": stratum,
         "marginal_odds": truth,
         "consistent_share": float(np.mean(consistent)) if consistent else None,
     }
-    return row_of(COLUMNS, beta, recovered, covered, flips, findings, settings.level, own)
+    return row_of(COLUMNS, beta, recovered, covered, p_values, findings, settings.level, of_stratum)
 
 
 def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[str, Any]:
@@ -162,24 +160,24 @@ def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[
     By the share of all audits with p < 1 − level, which knows the design's own test and how few its items may be;
     linear between the logarithms of injected odds. None where no injected odds are found with the power asked for.
     """
+
+    def crossing(side: Sequence[Row]) -> float | None:
+        shares = [
+            (log(row["marginal_odds"]), (row["rejected"] or 0.0) * row["rejected_n"] / settings.runs)
+            for row in side
+        ]
+        for (nearer, fewer), (further, more) in pairwise(shares):
+            if fewer < settings.power <= more:
+                return exp(nearer + (settings.power - fewer) / (more - fewer) * (further - nearer))
+        return None
+
     below = [row for row in reversed(rows) if row["injected"] <= 0]
     above = [row for row in rows if row["injected"] >= 0]
     return {
         "power": settings.power,
         "tested": any(row["rejected_n"] for row in rows),
-        "odds": [_crossing(side, settings.runs, settings.power) for side in (below, above)],
+        "odds": [crossing(below), crossing(above)],
     }
-
-
-def _crossing(side: Sequence[Row], runs: int, target: float) -> float | None:
-    """The odds at which the share of audits that find them reaches the target, going outwards from parity."""
-    shares = [
-        (log(row["marginal_odds"]), (row["rejected"] or 0.0) * row["rejected_n"] / runs) for row in side
-    ]
-    for (nearer, fewer), (further, more) in pairwise(shares):
-        if fewer < target <= more:
-            return exp(nearer + (target - fewer) / (more - fewer) * (further - nearer))
-    return None
 
 
 # Simulated answers on the pairs of an audit, and the truth that they are drawn from. P(protected wins | order) = σ(β
@@ -229,7 +227,6 @@ def pair_audits(
     pairs: Pairs, stratum: PairStratum, settings: CalibratePairwiseSettings, betas: Sequence[float]
 ) -> Iterator[tuple[int, Audit]]:
     """Simulated audits, each with the place of its injected preference."""
-
     numbers = {query_id: [verdict.number for verdict in asked] for query_id, asked in pairs.items()}
 
     def draw(block: int) -> dict[str, NDArray[np.intp]]:
@@ -261,12 +258,12 @@ def simulate_answers(
 
     `numbers` says which pair each is: one asked several times stays the same.
     """
-    own = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
+    quality = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
     drawn, damaged = rng.random((2, BLOCK, len(numbers), 2))
     different, pair = np.unique(numbers, return_inverse=True)
-    own = own + settings.pair_sd * rng.normal(size=(BLOCK, len(different), 1))[:, pair]
+    quality = quality + settings.pair_sd * rng.normal(size=(BLOCK, len(different), 1))[:, pair]
     order = settings.position * np.array([1, -1])
-    wins = drawn < _sigma(np.reshape(betas, (-1, 1, 1, 1)) + own + order)
+    wins = drawn < _sigma(np.reshape(betas, (-1, 1, 1, 1)) + quality + order)
     read = np.where(wins, PROTECTED, UNPROTECTED)
     return np.where(damaged < settings.malformed, UNPARSEABLE, read)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -31,7 +31,7 @@ from llmfair.errors import UsageError
 from llmfair.io.files import plain
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.nouns import PAIRS, Chat, Failure, PairStratum, PairVerdict, Probe
+from llmfair.nouns import PAIRS, Chat, Failure, PairStratum, PairVerdict, Probe, Steps
 from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
@@ -148,10 +148,15 @@ class PairwiseDesign(Design[PairVerdict]):
         schedule = [by_query[query][pair] for query, pair in rounds([len(p) for p in by_query], rng)]
         return schedule[: self.settings.max_pairs]
 
+    def asked(self, stratum: PairStratum) -> int:
+        """How many probes of a stratum there are; under --sequential at most."""
+        planned = sum(map(len, self.pairs[stratum].values()))
+        return min(planned, self.settings.max_pairs) if self.settings.sequential else planned
+
     @cached_property
     def calls(self) -> int:
         """Requests planned: two a probe; under --sequential at most so many."""
-        return 2 * sum(map(self._count, self.strata))
+        return 2 * sum(map(self.asked, self.strata))
 
     def programs(self) -> Iterator[Program]:
         """One program per probe; under --sequential none past the pair at which its stratum was settled."""
@@ -162,12 +167,10 @@ class PairwiseDesign(Design[PairVerdict]):
         for stratum in self.strata:
             stopping = self.stopping(stratum)
             for probe in stopping.undecided():
-                yield Program(
-                    probe.probe_id,
-                    lambda probe=probe, stopping=stopping: stopping.noting(  # type: ignore[misc]
-                        probe, self.ranker.steps(probe), lambda verdict: verdict
-                    ),
-                )
+                yield Program(probe.probe_id, partial(self._noted, stopping, probe))
+
+    def _noted(self, stopping: Stopping[PairVerdict], probe: Probe) -> Steps[PairVerdict]:
+        return stopping.noting(probe, self.ranker.steps(probe), lambda verdict: verdict)
 
     def stopping(self, stratum: PairStratum) -> Stopping[PairVerdict]:
         """A sequential audit of one stratum that has not begun."""
@@ -186,95 +189,87 @@ class PairwiseDesign(Design[PairVerdict]):
 
     def facts(self) -> PairwiseFacts:
         """What results say of the design."""
-        settings = self.settings
-        probes: dict[str, int] = {stratum: self._count(stratum) for stratum in self.strata}
-        counts: dict[str, list[int]] = {
-            stratum: [len(of_query.pairs) for of_query in by_query.values()]
-            for stratum, by_query in self.pairs.items()
-        }
-        odds = None
+        settings, odds = self.settings, None
         if settings.label_error is not None:
             odds = odds_with(settings.label_error, self._judged, None)
             odds = {stratum: odds[stratum] for stratum in self.strata if stratum in odds}
+        how = (
+            "form",
+            "answers",
+            "noise_share",
+            "repeats",
+            "weights",
+            "sequential",
+            "label_error",
+            "seed",
+            "pairs",
+        )
         return PairwiseFacts(
+            **{name: getattr(settings, name) for name in how},
             preset=settings.preset_name(),
             queries=len(self.queries),
             conditions=[PAIRS],
-            strata=list(self.strata),
-            pairs=settings.pairs,
-            form=settings.form,
-            answers=settings.answers,
+            strata=[*self.strata],
             constrained=settings.constrain,
-            noise_share=settings.noise_share,
-            repeats=settings.repeats,
-            weights=settings.weights,
-            sequential=settings.sequential,
             max_pairs=settings.max_pairs if settings.sequential else None,
             judged=self._judged,
-            label_error=settings.label_error,
             odds_of_label_error=odds,
             prompt_sha256=self.prompt.sha256,
-            probes=probes,
-            pairs_asked=probes if settings.sequential else {name: sum(n) for name, n in counts.items()},
+            pairs_asked={
+                stratum: self.asked(stratum)
+                if settings.sequential
+                else sum(len(of_query.pairs) for of_query in by_query.values())
+                for stratum, by_query in self.pairs.items()
+            },
             without_pairs={
                 stratum: sorted(query_id for query_id, probes in by_query.items() if not probes)
                 for stratum, by_query in self.pairs.items()
             },
-            fewer_pairs={name: sum(0 < n < settings.pairs for n in of_it) for name, of_it in counts.items()},
-            passed_over={
-                stratum: sum(probes.passed_over for probes in by_query.values())
-                for stratum, by_query in self.pairs.items()
-            },
-            left_out=self.dataset.describe().get("left_out", {}),
             grades={stratum: self._grades(stratum) for stratum in self._graded} or None,
             drawn=drawn_of(self.dataset, settings),
             calls=self.calls,
-            seed=settings.seed,
         )
 
-    def _count(self, stratum: PairStratum) -> int:
-        """How many probes of a stratum there are; under --sequential at most."""
-        planned = sum(map(len, self.pairs[stratum].values()))
-        return min(planned, self.settings.max_pairs) if self.settings.sequential else planned
-
     @cached_property
-    def _graded(self) -> Mapping[PairStratum, set[int]]:
-        """The grades of those relevance strata of which the items of some query have several."""
-        by_query = {
-            stratum: [pair_grades(self.dataset.candidates(q), self.attribute, stratum) for q in self.queries]
+    def _graded(self) -> Sequence[PairStratum]:
+        """Those relevance strata of which the items of some query have several grades."""
+        return [
+            stratum
             for stratum in self.strata
-        }
-        return {name: {*chain(*of_it)} for name, of_it in by_query.items() if max(map(len, of_it)) > 1}
+            if any(
+                len(pair_grades(self.dataset.candidates(query), self.attribute, stratum)) > 1
+                for query in self.queries
+            )
+        ]
 
     @cached_property
     def _judged(self) -> dict[str, tuple[int, int]]:
         return judged_of(map(self.dataset.candidates, self.queries), self.attribute)
 
     def _grades(self, stratum: PairStratum) -> PairGrades:
-        by_query: dict[str, list[int]] = {}
+        differences: dict[str, list[int]] = {}
         probes = self.in_rounds(stratum) if self.settings.sequential else chain(*self.pairs[stratum].values())
         for probe in probes:
             if not probe.draw:
                 relevance = probe.candidates.relevance
                 ours, theirs = (relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids)
-                by_query.setdefault(probe.candidates.query.query_id, []).append(ours - theirs)
-        difference = fmean(map(fmean, by_query.values())) if by_query else None
-        grades = self._graded[stratum]
-        return PairGrades(min(grades), max(grades), self.settings.grades == "match", difference)
+                differences.setdefault(probe.candidates.query.query_id, []).append(ours - theirs)
+        difference = fmean(map(fmean, differences.values())) if differences else None
+        return PairGrades(self.settings.grades == "match", difference)
 
     # What it costs and can find, and what the answers come to
 
     def plan(self, models: int) -> dict[str, Any]:
         settings = self.settings
-        pairs = {stratum: _pairs(of_it.values()) for stratum, of_it in self.pairs.items()}
-        once = 2 * settings.repeats * sum(map(sum, pairs.values()))
+        pairs_asked = {stratum: sum(_pairs(of_it)) for stratum, of_it in self.pairs.items()}
+        once = 2 * settings.repeats * sum(pairs_asked.values())
         return {
             "design": plain(self.facts()),
             "left_out": self.dataset.describe().get("left_out", {}),
             "queries": len(self.queries),
-            "conditions": list(self.strata),
+            "conditions": [*self.strata],
             "pairs": None if settings.sequential else settings.pairs,
-            "pairs_asked": {stratum: sum(counts) for stratum, counts in pairs.items()},
+            "pairs_asked": pairs_asked,
             "repeats": settings.repeats,
             "noise_share": settings.noise_share,
             "sequential": settings.sequential,
@@ -286,22 +281,21 @@ class PairwiseDesign(Design[PairVerdict]):
     def tokens(self) -> tuple[int, int]:
         # probes of one query and stratum have equal prompts but for the items
         groups: list[Collection[Probe] | PairProbes] = []
-        if self.settings.sequential:
-            scheduled: dict[tuple[str, str], list[Probe]] = {}
-            for stratum in self.strata:
-                for probe in self.in_rounds(stratum):
-                    scheduled.setdefault((stratum, probe.candidates.query.query_id), []).append(probe)
+        for stratum, by_query in self.pairs.items():
+            if not self.settings.sequential:
+                groups += by_query.values()
+                continue
+            scheduled: dict[str, list[Probe]] = {}
+            for probe in self.in_rounds(stratum):
+                scheduled.setdefault(probe.candidates.query.query_id, []).append(probe)
             groups += scheduled.values()
-        else:
-            groups += [probes for by_query in self.pairs.values() for probes in by_query.values()]
-        prompts, calls = 0.0, 0
+        prompts = 0.0
         for probes in groups:
             chats = [chat for probe in islice(probes, RENDERED) for chat in self.ranker.chats(probe)]
             characters = sum(len(message.content) for chat in chats for message in chat.messages)
             prompts += 2 * len(probes) * characters / max(len(chats), 1)
-            calls += 2 * len(probes)
         answer = ceil(len(ANSWERS[self.ranker.form]) / CHARACTERS_PER_TOKEN)
-        return round(prompts / CHARACTERS_PER_TOKEN), calls * answer
+        return round(prompts / CHARACTERS_PER_TOKEN), 2 * sum(map(len, groups)) * answer
 
     def findable(self, settings: PlanPairwiseSettings) -> dict[str, Any]:
         return {stratum: asdict(findable_of(self, stratum, settings)) for stratum in self.strata}
@@ -322,60 +316,55 @@ class PairwiseDesign(Design[PairVerdict]):
         return outcome_of(self, run, verdicts, failures, stopped)
 
 
-def _pairs(probes: Iterable[PairProbes]) -> list[int]:
-    """How many pairs each of these queries has; none are left out."""
-    return [len(of_query.pairs) for of_query in probes if of_query]
+def _pairs(by_query: Mapping[str, PairProbes]) -> list[int]:
+    """How many pairs each query has that has any."""
+    return [len(probes.pairs) for probes in by_query.values() if probes]
 
 
 def findable_of(
     design: PairwiseDesign, stratum: PairStratum, settings: PlanPairwiseSettings
 ) -> PairwiseFindable:
     """How audits of one relevance stratum end. Raises UsageError for a power or a pilot that cannot be."""
-    by_query, counts = design.pairs[stratum], _pairs(design.pairs[stratum].values())
+    counts = _pairs(design.pairs[stratum])
     check_power(settings.power, settings.level)
-    # Σ_q se² depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
-    queries, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
     items = Counter(
         doc_id
-        for probes in by_query.values()
+        for probes in design.pairs[stratum].values()
         for doc_id in {d for probe in probes for d in probe.candidates.doc_ids}
     )
     findable = PairwiseFindable(
-        queries=queries,
-        pairs=pairs,
+        queries=len(counts),
+        # Σ_q se² depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
+        pairs=harmonic_mean(counts) if counts else 0.0,
         items_recur=max(items.values(), default=1) > 1,
         ratio=settings.ratio,
         level=settings.level,
         target=settings.power,
     )
-    if settings.sequential or queries < FEWEST_QUERIES:
-        few = "too_few_queries" if queries else "no_pairs"
+    if settings.sequential or len(counts) < FEWEST_QUERIES:
+        few = "too_few_queries" if counts else "no_pairs"
         return replace(findable, reason="sequential" if settings.sequential else few)
-    tests = sum(any(of_it.values()) for of_it in design.pairs.values())
-    rule = Rule(settings.level, band_of(settings.band), tests)
-    expected = _expected(stratum, settings)
-    return replace(
-        findable, prospects=tuple(_prospect(queries, pairs, each, settings, rule) for each in expected)
+    rule = Rule(
+        settings.level, band_of(settings.band), sum(any(of_it.values()) for of_it in design.pairs.values())
     )
+    prospects = (_prospect(findable, answers, rule) for answers in _expected(stratum, settings))
+    return replace(findable, prospects=tuple(prospects))
 
 
-def _prospect(
-    queries: int, pairs: float, answers: Answers, settings: PlanPairwiseSettings, rule: Rule
-) -> Prospect:
+def _prospect(of: PairwiseFindable, answers: Answers, rule: Rule) -> Prospect:
     def plan(queries: int, odds: float) -> PairPlan:
-        return plan_pairs(queries, pairs, odds, *answers, rule)
+        return plan_pairs(queries, of.pairs, odds, *answers, rule)
 
-    target, ratio = settings.power, settings.ratio
-    disparate, fair = plan(queries, ratio), plan(queries, 1.0)
+    disparate, fair = plan(of.queries, of.ratio), plan(of.queries, 1.0)
     return Prospect(
         **answers._asdict(),
         agreement=fair.agreement,
         error=disparate.error,
         disparity=disparate.disparity,
         parity=fair.parity,
-        queries_for_disparity=fewest_queries(lambda queries: plan(queries, ratio).disparity >= target),
-        queries_for_parity=fewest_queries(lambda queries: plan(queries, 1.0).parity >= target),
-        smallest=smallest_odds(lambda odds: plan(queries, odds).disparity >= target, rule.band[0]),
+        queries_for_disparity=fewest_queries(lambda queries: plan(queries, of.ratio).disparity >= of.target),
+        queries_for_parity=fewest_queries(lambda queries: plan(queries, 1.0).parity >= of.target),
+        smallest=smallest_odds(lambda odds: plan(of.queries, odds).disparity >= of.target, rule.band[0]),
     )
 
 

@@ -22,34 +22,15 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from llmfair.asking.journal import completion_of
-from llmfair.audits.aggregates import (
-    ALL,
-    Inference,
-    aggregate,
-    joined,
-    odds_power,
-    summarise,
-    tallied,
-    tallied_p,
-    weights_of,
-)
-from llmfair.audits.comparing import (
-    ComparedRun,
-    assessed,
-    because,
-    changed,
-    check_paired,
-    headlines_of,
-    row_of,
-    with_figures,
-)
+from llmfair.audits import aggregates, comparing, scoring
+from llmfair.audits.aggregates import Inference, aggregate, joined, weights_of
+from llmfair.audits.comparing import ComparedRun
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.label_error import Judged, label_error
 from llmfair.audits.measuring import Measuring
 from llmfair.audits.pairwise.results import (
     Bound,
-    ByOrder,
     CellCounts,
     CellShares,
     PairAnswers,
@@ -60,20 +41,13 @@ from llmfair.audits.pairwise.results import (
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.run_files import Announce
 from llmfair.audits.runs.stopping import Stopping, StoppingPoint
-from llmfair.audits.scoring import (
-    RemeasuredRun,
-    ScoreFacts,
-    check_attribute,
-    check_settings,
-    facts_of,
-    measures_of,
-)
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, integer, number, read_csv
 from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA, JudgedPairs, tally
 from llmfair.nouns import (
+    JUDGED_STRATA,
     PAIRS,
     Cell,
     Conclusion,
@@ -89,10 +63,10 @@ from llmfair.nouns import (
 )
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.pairwise import read_answer
-from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
+from llmfair.results import ALL, EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.rundir import RunDir, csv_lines
 from llmfair.settings import ScoreSettings, band_of
-from llmfair.stats.intervals import Estimate, conclude, mean
+from llmfair.stats.intervals import Estimate, conclude
 from llmfair.stats.paired import Change, change_of_pairs
 from llmfair.stats.pairs import PairContributions, Weights, estimate, intraclass
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE, FEWEST_UNITS, Decision, look_level
@@ -124,16 +98,20 @@ def concluded(
     odds: Estimate, counted: PairContributions, band: tuple[float, float], level: float
 ) -> PairConclusion:
     """Where the odds lie by their interval or, where they have no size, by their bound."""
-    reason = _unmeasured(counted.shares)
-    if reason is None:
-        if odds.low is None or odds.high is None:
-            return PairConclusion(Conclusion.NOT_ASSESSABLE, odds.reason)
+    pp, uu, ff, ss = counted.shares
+    certain = min(pp + ff, uu + ss, pp + ss, uu + ff)
+    if min(max(pp + ff, pp + ss), max(uu + ff, uu + ss)) <= NEAR_CERTAIN:
+        reason = "one_sided"
+    elif pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN:
+        reason = "position_driven"
+    elif odds.low is None or odds.high is None:
+        return PairConclusion(Conclusion.NOT_ASSESSABLE, odds.reason)
+    else:
         return _answering(PairConclusion(conclude(odds.low, odds.high, band)), counted)
-    bound = bound_of(counted, level)
-    if bound is None:
+    if (bound := bound_of(counted, level)) is None:
         return PairConclusion(Conclusion.NOT_ASSESSABLE, reason)
-    low, high = (0.0, bound.odds) if bound.side == "at most" else (bound.odds, inf)
-    return PairConclusion(conclude(low, high, band), reason, bound)
+    low, high = bound.limits
+    return PairConclusion(conclude(low or 0.0, inf if high is None else high, band), reason, bound)
 
 
 def settled(
@@ -152,13 +130,11 @@ def settled(
         return PairConclusion(Conclusion.INCONCLUSIVE, FEW_INSIDE if few else None)
     if decision is Decision.INSIDE:
         return _answering(PairConclusion(Conclusion.WITHIN), counted)
-    if fixed.conclusion is not Conclusion.OUTSIDE:
-        return fixed if unmeasured else PairConclusion(Conclusion.INCONCLUSIVE)
-    if not unmeasured:
-        return fixed
-    below = decision is Decision.BELOW
-    bound = Bound("at most", band[0]) if below else Bound("at least", band[1])
-    return PairConclusion(Conclusion.OUTSIDE, fixed.reason, bound)
+    if fixed.conclusion is Conclusion.OUTSIDE and unmeasured:
+        bound = Bound("at most", band[0]) if decision is Decision.BELOW else Bound("at least", band[1])
+        return replace(fixed, bound=bound)
+    settled_so = unmeasured or fixed.conclusion is Conclusion.OUTSIDE
+    return fixed if settled_so else PairConclusion(Conclusion.INCONCLUSIVE)
 
 
 def bound_of(counted: PairContributions, level: float) -> Bound | None:
@@ -181,13 +157,9 @@ def bound_of(counted: PairContributions, level: float) -> Bound | None:
 
     def drawn_in(cells: NDArray[Any]) -> Any:
         pp, uu, ff, ss = cells / cells.sum()
-        return (
-            sum(
-                np.log(least + (1 - 2 * least) * wins) - np.log(least + (1 - 2 * least) * losses)
-                for wins, losses in ((pp + ff, uu + ss), (pp + ss, uu + ff))
-            )
-            / 2
-        )
+        wins, losses = np.array([pp + ff, pp + ss]), np.array([uu + ss, uu + ff])
+        logits = np.log(least + (1 - 2 * least) * wins) - np.log(least + (1 - 2 * least) * losses)
+        return logits.sum() / 2
 
     odds = estimate(drawn_in, counted, level)
     if odds.low is None or odds.high is None:
@@ -195,20 +167,10 @@ def bound_of(counted: PairContributions, level: float) -> Bound | None:
     return Bound("at most", odds.high) if pp < uu else Bound("at least", odds.low)
 
 
-def _unmeasured(shares: NDArray[np.float64]) -> str | None:
-    """Why odds of these shares of PP, UU, FF, SS have no size."""
-    pp, uu, ff, ss = shares
-    if min(max(pp + ff, pp + ss), max(uu + ff, uu + ss)) <= NEAR_CERTAIN:
-        return "one_sided"
-    certain = min(pp + ff, uu + ss, pp + ss, uu + ff)
-    return "position_driven" if pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN else None
-
-
 def _answering(conclusion: PairConclusion, counted: PairContributions) -> PairConclusion:
     """Parity needs answers that agree over both orders beyond chance: the lower limit of Kappa is above 0."""
-    if conclusion.conclusion is not Conclusion.WITHIN or (reason := useless(counted)) is None:
-        return conclusion
-    return PairConclusion(Conclusion.NOT_ASSESSABLE, reason)
+    reason = useless(counted) if conclusion.conclusion is Conclusion.WITHIN else None
+    return PairConclusion(Conclusion.NOT_ASSESSABLE, reason) if reason else conclusion
 
 
 def useless(counted: PairContributions) -> str | None:
@@ -239,7 +201,7 @@ def seen(
     if len(verdicts) < FEWEST_UNITS:
         return None
     values = [tally(judged, ADJUSTED_ODDS) for judged in judged_of(verdicts, repeats=1)]
-    odds, counted = tallied(values, weights, look_level(level)), joined(values, weights)
+    odds, counted = aggregates.tallied(values, weights, look_level(level)), joined(values, weights)
     if odds is None or odds.value is None or counted is None:
         return None
     look = concluded(odds, counted, band, look_level(level))
@@ -278,37 +240,27 @@ def verdicts_lines(by_stratum: Mapping[str, Sequence[PairVerdict]]) -> Iterator[
 def read_verdicts(path: Path) -> list[PairVerdict]:
     """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
     strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
-    questions = set[tuple[object, ...]]()
+
+    def answer(row: dict[str, str], order: str) -> PairAnswer:
+        winner, problem, margin = (row[f"{order}_{column}"] for column in ("answer", "problem", "margin"))
+        if not winner and not problem:
+            raise ValueError(f"{order}_answer and {order}_problem are empty")
+        side, size = Side(winner) if winner else None, number(margin) if margin else None
+        return pair_answer(side, problem or None, size)
 
     def verdict(row: dict[str, str]) -> PairVerdict:
-        read = PairVerdict(
+        return PairVerdict(
             query_id=intern(row["query_id"]),
             stratum=strata[row["stratum"]],
             number=integer(row["pair"]),
             draw=integer(row["draw"]),
             protected=intern(row["protected_doc_id"]),
             unprotected=intern(row["unprotected_doc_id"]),
-            first=_answer(row, "first"),
-            second=_answer(row, "second"),
+            first=answer(row, "first"),
+            second=answer(row, "second"),
         )
-        question = read.query_id, read.stratum, read.number, read.draw
-        if question in questions:
-            raise ValueError("it is there twice")
-        questions.add(question)
-        return read
 
     return read_csv(path, "a verdict", verdict)
-
-
-def _answer(row: dict[str, str], order: str) -> PairAnswer:
-    winner, problem, margin = (row[f"{order}_{column}"] for column in ("answer", "problem", "margin"))
-    if not winner and not problem:
-        raise ValueError(f"{order}_answer and {order}_problem are empty")
-    return pair_answer(
-        winner=Side(winner) if winner else None,
-        problem=problem or None,
-        margin=number(margin) if margin else None,
-    )
 
 
 @dataclass(frozen=True)
@@ -374,27 +326,50 @@ def measure_verdicts(
     columns = measure_all(measures, judged)
     # the first: what a gate asks of is measured beside it
     headline = next((measure for measure in measures if measure.definition.headline), None)
-    concluded_of = {column.condition: column for column in columns if column.measure == headline}
-    findings = {
-        stratum: finding_of(column, by_stratum[stratum], asked) for stratum, column in concluded_of.items()
-    }
+    odds = {column.condition: column for column in columns if column.measure == headline}
+    findings = {stratum: finding_of(column, by_stratum[stratum], asked) for stratum, column in odds.items()}
+
+    def at(stratum: str, level: float) -> tuple[Estimate, Conclusion]:
+        """The odds of a stratum that has some with their interval at this level, and where it lies."""
+        values, how = [*odds[stratum].values.values()], odds[stratum].measure.aggregate
+        figure = aggregate(how, values, replace(asked.inference, level=level))
+        counted = joined(values, weights_of(how))
+        assert figure is not None and counted is not None
+        return figure, concluded(figure, counted, asked.band, level).conclusion
+
+    level = asked.inference.level
     if asked.decided is None:
-        findings = beside_each_other(
-            findings,
-            lambda stratum, level: conclusion_at(concluded_of[stratum], asked, level),
-            asked.inference.level,
-        )
+        findings = beside_each_other(findings, lambda stratum, level: at(stratum, level)[1], level)
     answers = {stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()}
     for stratum, finding in findings.items():
-        findings[stratum] = explained(finding, concluded_of[stratum], asked)
+        if finding.conclusion is Conclusion.OUTSIDE and stratum in JUDGED_STRATA:
+            figure, _ = at(stratum, level)
+            limits = finding.bound.limits if finding.bound else (figure.low, figure.high)
+            nearer = min((abs(log(limit)), limit) for limit in limits if limit)[1]
+            explained = label_error(asked.judged, None, stratum, nearer)
+            findings[stratum] = structs.replace(finding, label_error=explained)
         if asked.scored and 0 < answers[stratum].problems.get("tie", 0) == answers[stratum].readable:
-            findings[stratum] = findings[stratum].barred(EQUAL_SCORES)
+            findings[stratum] = finding.barred(EQUAL_SCORES)
     findings = as_readable(findings, answers, asked.max_invalid)
-    rows, family = _with_family(
-        [replace(row, condition=PAIRS, stratum=row.condition) for row in summarise(columns, asked.inference)],
-        findings,
-    )
-    return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
+    rows = [
+        replace(row, condition=PAIRS, stratum=row.condition)
+        for row in aggregates.summarise(columns, asked.inference)
+    ]
+    places = [
+        place
+        for place, row in enumerate(rows)
+        if row.query_id == ALL and row.stratum in findings and row.measure == findings[row.stratum].measure
+    ]
+    adjusted = holm([findings[rows[place].stratum].p for place in places])
+    for place, p_adjusted in zip(places, adjusted, strict=True):
+        row, finding = rows[place], findings[rows[place].stratum]
+        low, high = finding.bound.limits if finding.bound else (row.low, row.high)
+        rows[place] = replace(
+            row, low=low, high=high, reason=finding.reason or row.reason, p=finding.p, p_adjusted=p_adjusted,
+            conclusion=finding.conclusion,
+        )  # fmt: skip
+    tests = sum(p is not None for p in adjusted)
+    return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, tests)
 
 
 def outcome_of(
@@ -410,20 +385,20 @@ def outcome_of(
     for verdict in verdicts:
         by_stratum[verdict.stratum].append(verdict)
     answers = {stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()}
-    stopped: dict[str, StoppingPoint] = {
-        stratum: process.settled("pairs") for stratum, process in stopping.items()
-    }
+    stopped = {stratum: process.settled("pairs") for stratum, process in stopping.items()}
     how = how_asked(settings, facts, answers, stopped, settings.max_invalid)
     measured = measure_verdicts(design.measures, by_stratum, how)
-    asked = {**facts.probes, **{stratum: point.units for stratum, point in stopped.items()}}
-    ended = {stratum: ProbeCounts(asked[stratum], len(of_it)) for stratum, of_it in by_stratum.items()}
+    ended = {
+        stratum: ProbeCounts(stopped[stratum].units if stopped else design.asked(stratum), len(of_it))
+        for stratum, of_it in by_stratum.items()
+    }
     results = PairwiseResults(
         **design.told(run, ended, failures, measured.columns),
         reach={},
         headline=measured.headline,
         cells={stratum: cell_counts(of_it, settings.repeats) for stratum, of_it in by_stratum.items()},
         shares={
-            stratum: _shares(of_it, settings.repeats, settings.weights)
+            stratum: cell_shares(of_it, settings.repeats, settings.weights)
             for stratum, of_it in by_stratum.items()
         },
         answers=answers,
@@ -433,22 +408,22 @@ def outcome_of(
     )
     every = [verdict for of_it in by_stratum.values() for verdict in of_it]
     queries = {verdict.query_id for verdict in every}
-    shown = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
+    doc_ids = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
     return design.laid_out(
         results,
         measured.rows,
         {"verdicts.csv": verdicts_lines(by_stratum)},
         failures,
         queries=(query for query in design.queries if query.query_id in queries),
-        documents=(design.dataset.documents[doc_id] for doc_id in shown),
+        documents=map(design.dataset.documents.__getitem__, doc_ids),
     )
 
 
-def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> scoring.RemeasuredRun:
     """A folder of pairs from its verdicts: its audit's figures, unless others are asked for. Raises UsageError."""
     results = results_of(run)
-    check_settings(run, results, ("seed", "repeats"))
-    check_attribute(run, results, settings)
+    scoring.check_settings(run, results, ("seed", "repeats"))
+    scoring.check_attribute(run, results, settings)
     path = run.path / "verdicts.csv"
     announce(path)
     by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in results.design.strata}
@@ -460,16 +435,18 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rem
             raise UsageError(
                 f"{path} has {len(verdicts)} of the run's {pairs} verdicts on {stratum} pairs.", AGAIN
             )
-    concluded_of = with_weights(HEADLINE, results.design.weights)
-    measures, shown = measures_of(settings, results, JudgedPairs, [concluded_of])
+    headline = with_weights(HEADLINE, results.design.weights)
+    measures, shown = scoring.measures_of(settings, results, JudgedPairs, [headline])
     how = how_asked(settings, results.design, results.answers, results.stopping, results.max_invalid)
     measured = measure_verdicts(measures, by_stratum, how)
     conditions = {
-        stratum: ScoreFacts(queries=len({verdict.query_id for verdict in verdicts}), pairs=len(verdicts))
+        stratum: scoring.ScoreFacts(queries=len({each.query_id for each in verdicts}), pairs=len(verdicts))
         for stratum, verdicts in by_stratum.items()
     }
-    facts = facts_of(run, results, shown, conditions, measured.columns, measured.findings, measured.family)
-    return RemeasuredRun(facts, measured.rows, [Key(PAIRS, stratum) for stratum in by_stratum])
+    facts = scoring.facts_of(
+        run, results, shown, conditions, measured.columns, measured.findings, measured.family
+    )
+    return scoring.RemeasuredRun(facts, measured.rows, [Key(PAIRS, stratum) for stratum in by_stratum])
 
 
 def with_weights(names: str, weights: str) -> str:
@@ -483,29 +460,6 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """`ok`, or what is wrong with an answer of the journal, by the settings of its run."""
     choice = read_answer(completion_of(row), settings["form"], settings["answers"])
     return str(choice.problem or AnswerClass.OK)
-
-
-def explained(finding: PairFinding, column: Column, asked: HowAsked) -> PairFinding:
-    """A disparity, with the share of wrong grades that alone would explain it."""
-    stratum = column.condition
-    if finding.conclusion is not Conclusion.OUTSIDE or stratum not in ("relevant", "irrelevant"):
-        return finding
-    odds = aggregate(column.measure.aggregate, list(column.values.values()), asked.inference)
-    assert odds is not None
-    limits = (odds.low, odds.high) if finding.bound is None else finding.bound.limits
-    nearer = min((abs(log(limit)), limit) for limit in limits if limit)[1]
-    return structs.replace(finding, label_error=label_error(asked.judged, None, stratum, nearer))
-
-
-def conclusion_at(column: Column, asked: HowAsked, level: float) -> Conclusion:
-    """Where the odds of a stratum lie by their interval at this level."""
-    values, how = list(column.values.values()), column.measure.aggregate
-    odds, counted = (
-        aggregate(how, values, replace(asked.inference, level=level)),
-        joined(values, weights_of(how)),
-    )
-    assert odds is not None and counted is not None
-    return concluded(odds, counted, asked.band, level).conclusion
 
 
 def beside_each_other(
@@ -529,22 +483,26 @@ def beside_each_other(
 
 def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked) -> PairFinding:
     """The conclusion on one relevance stratum, with what has to be known to trust it."""
-    values, inference = list(column.values.values()), asked.inference
-    verdicts = [verdict for verdict in verdicts if verdict.draw < asked.repeats]
-    odds = aggregate(column.measure.aggregate, values, inference)
-    weights = weights_of(column.measure.aggregate)
+    values, inference = [*column.values.values()], asked.inference
+    answers = [a for verdict in verdicts if verdict.draw < asked.repeats for a in verdict.answers]
+    odds, weights = (
+        aggregate(column.measure.aggregate, values, inference),
+        weights_of(column.measure.aggregate),
+    )
     counted = joined(values, weights)
     if odds is None or counted is None or odds.value is None:
         reason = odds.reason if odds is not None else "no_pairs"
         return PairFinding(measure=str(column.measure), conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
     conclusion, alike = concluded(odds, counted, asked.band, inference.level), intraclass(counted)
-    p, power = None, None
+    p = power = None
     if asked.decided is None:
-        p = tallied_p(values, weights, np.random.default_rng(inference.seed))
+        p = aggregates.tallied_p(values, weights, np.random.default_rng(inference.seed))
         if odds.low is not None and not conclusion.bound:
-            power = odds_power(odds, asked.band, inference.level)
+            power = aggregates.odds_power(odds, asked.band, inference.level)
     else:  # no fixed sample: what was settled is the conclusion, and p would not hold
         conclusion = settled(conclusion, asked.decided[column.condition], counted, asked.band)
+    won = sum(answer.winner == "protected" for answer in answers)
+    unread = sum(answer.winner is None for answer in answers)
     return PairFinding(
         measure=str(column.measure),
         conclusion=conclusion.conclusion,
@@ -557,56 +515,9 @@ def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked)
         consistent_share=float(counted.shares[:2].sum()),
         icc=None if alike is None else alike.correlation,
         design_effect=None if alike is None else alike.design_effect,
-        worst_case=_worst_case(verdicts),
-        unparseable_by_order=_by_order(verdicts, inference.level),
+        worst_case=(won / len(answers), (won + unread) / len(answers)) if answers else None,
         bound=conclusion.bound,
     )
-
-
-def _with_family(
-    rows: Sequence[Measurement], findings: Mapping[str, PairFinding]
-) -> tuple[list[Measurement], int]:
-    """The rows with p, conclusion, and p adjusted (Holm) over the relevance strata; and how many were tested."""
-    rows, family = list(rows), list[int]()
-    for place, row in enumerate(rows):
-        finding = findings.get(row.stratum)
-        if finding is None or row.query_id != ALL or row.measure != finding.measure:
-            continue
-        family.append(place)
-        reason, bound = finding.reason or row.reason, finding.bound
-        low, high = (row.low, row.high) if bound is None else bound.limits
-        rows[place] = replace(
-            row, p=finding.p, conclusion=finding.conclusion, reason=reason, low=low, high=high
-        )
-    for place, adjusted in zip(family, holm([rows[place].p for place in family]), strict=True):
-        rows[place] = replace(rows[place], p_adjusted=adjusted)
-    return rows, sum(rows[place].p is not None for place in family)
-
-
-def _worst_case(verdicts: Sequence[PairVerdict]) -> tuple[float, float] | None:
-    """Bounds of the protected items' share of answers, whatever the unparseable and tied ones would have been."""
-    answers = [answer for verdict in verdicts for answer in verdict.answers]
-    if not answers:
-        return None
-    won = sum(answer.winner == "protected" for answer in answers)
-    unread = sum(answer.winner is None for answer in answers)
-    return won / len(answers), (won + unread) / len(answers)
-
-
-def _by_order(verdicts: Sequence[PairVerdict], level: float) -> ByOrder:
-    """Unparseable answers with the protected item first and second, and the difference over queries."""
-    by_query: dict[str, list[int]] = {}
-    for verdict in verdicts:
-        counts = by_query.setdefault(verdict.query_id, [0, 0, 0])
-        counts[0] += verdict.first.unparseable
-        counts[1] += verdict.second.unparseable
-        counts[2] += 1
-    rates = np.array([(first / n, second / n) for first, second, n in by_query.values()]).reshape(-1, 2)
-    if not len(rates):
-        return ByOrder()
-    change = mean(rates[:, 0] - rates[:, 1], level, (-1.0, 1.0))
-    first, second = rates.mean(axis=0).tolist()
-    return ByOrder(first=first, second=second, difference=(change.value, change.low, change.high))
 
 
 def cell_counts(verdicts: Sequence[PairVerdict], repeats: int = 1) -> CellCounts:
@@ -615,34 +526,31 @@ def cell_counts(verdicts: Sequence[PairVerdict], repeats: int = 1) -> CellCounts
     return CellCounts(**{cell.value: counts[cell] for cell in Cell})
 
 
-def _shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> CellShares | None:
+def cell_shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> CellShares | None:
     """The share of each cell among all pairs; queries weigh alike, or pairs do. They sum to 1."""
-    by_query: dict[str, Counter[Cell]] = {}
+    counts_of: dict[str, Counter[Cell]] = {}
     for verdict in verdicts:
         if verdict.draw < repeats:
-            by_query.setdefault(verdict.query_id, Counter())[verdict.cell] += 1
-    if not by_query:
+            counts_of.setdefault(verdict.query_id, Counter())[verdict.cell] += 1
+    if not counts_of:
         return None
-    counts = np.array([[cells[cell] for cell in Cell] for cells in by_query.values()], dtype=float)
+    counts = np.array([[cells[cell] for cell in Cell] for cells in counts_of.values()], dtype=float)
     if weights == "macro":
         counts /= counts.sum(axis=1, keepdims=True)
-    shares = counts.sum(axis=0) / counts.sum()
-    return CellShares(*shares.tolist())
+    return CellShares(*(counts.sum(axis=0) / counts.sum()).tolist())
 
 
 def answer_counts(verdicts: Sequence[PairVerdict], constrained: bool = False) -> PairAnswers:
     """How answers ended: none unparseable is silent."""
     answers = [answer for verdict in verdicts for answer in verdict.answers]
-    problems = Counter(a.problem for a in answers if a.problem is not None)
-    unparseable = sum(n for problem, n in problems.items() if problem != "tie")
-    masses = [a.mass for a in answers if a.mass is not None]
-    unformed = sum(not a.formed for a in answers) if constrained else 0
+    problems = Counter(answer.problem for answer in answers if answer.problem is not None)
+    masses = [answer.mass for answer in answers if answer.mass is not None]
     return PairAnswers(
         answers=len(answers),
-        unparseable=unparseable,
+        unparseable=problems.total() - problems["tie"],
         problems=dict(sorted(problems.items())),
         mass=sum(masses) / len(masses) if masses else None,
-        unformed=unformed or None,
+        unformed=sum(not answer.formed for answer in answers) or None if constrained else None,
     )
 
 
@@ -663,29 +571,36 @@ def pair_changes(
             f"{base.name} and {other.name} have no pair in common.",
             "run both with the same --seed and --conditions",
         )
-    weighted = (f"{name}(agg={base.setting('weights')})" for name in MEASURES)
-    measures = chosen or parse_measures(",".join(weighted))
-    headlines, level = headlines_of(measures), base.results.level
+    measures = chosen or parse_measures(
+        ",".join(f"{name}(agg={base.setting('weights')})" for name in MEASURES)
+    )
+    headlines, level = comparing.headlines_of(measures), base.results.level
     keys = [key for key in base.keys if key in {stratum for stratum, *_ in common}]
     repeats = min(run.results.design.repeats for run in (base, other))
-    judged: list[dict[str, Sequence[JudgedPairs]]] = [
-        {
+    tallies: list[dict[tuple[Measure, str], list[Value]]] = []
+    for run in (base, other):  # a tally for every query, of the measures that pool their pairs
+        judged = {
             key: judged_of((answered(run)[asked] for asked in common if asked[0] == key), repeats)
             for key in keys
         }
-        for run in (base, other)
-    ]
-    before, after = (_tallies(of_run, measures) for of_run in judged)
-    barred: dict[str, str | None] = {}
-    for stratum, of_it in judged[1].items():
-        counted = joined([tally(pairs, KAPPA) for pairs in of_it], base.setting("weights"))
-        barred[stratum] = None if counted is None else useless(counted)
-    check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
+        tallies.append(
+            {
+                (column.measure, column.condition): [*column.values.values()]
+                for column in measure_all(measures, judged)
+                if column.group == "" and all(isinstance(value, Tally) for value in column.values.values())
+            }
+        )
+    counted = {
+        key: joined([tally(pairs, KAPPA) for pairs in judged[key]], base.setting("weights")) for key in keys
+    }
+    barred = {key: pairs and useless(pairs) for key, pairs in counted.items()}
+    paired = [measure for measure, _ in tallies[0]]
+    comparing.check_paired(chosen, paired, f"try {','.join(MEASURES)}")
     for measure in measures:
         for key in keys:
-            row = structs.replace(row_of(other, key, measure, headlines), useless=barred[key])
-            values = before[measure, key], after[measure, key]
-            yield assessed(_pooled(row, measure, *values, level, base.name), measure, base, other)
+            row = structs.replace(comparing.row_of(other, key, measure, headlines), useless=barred[key])
+            row = _with_change(row, measure, *(of_run[measure, key] for of_run in tallies), level, base.name)
+            yield comparing.assessed(row, measure, base, other)
 
 
 @lru_cache(maxsize=4)
@@ -705,31 +620,16 @@ def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     }
 
 
-def _tallies(
-    judged: Mapping[str, Sequence[JudgedPairs]], measures: Sequence[Measure]
-) -> dict[tuple[Measure, str], list[Value]]:
-    """The pairs in common as each measure that pools them counts them, a tally for every query."""
-    return {
-        (column.measure, column.condition): list(column.values.values())
-        for column in measure_all(measures, judged)
-        if column.group == "" and all(isinstance(value, Tally) for value in column.values.values())
-    }
-
-
-def _pooled(
-    row: ChangeRow,
-    measure: Measure,
-    before: Sequence[Value],
-    after: Sequence[Value],
-    level: float,
-    base: str,
+def _with_change(
+    row: ChangeRow, measure: Measure, before: Sequence[Value], after: Sequence[Value], level: float, base: str
 ) -> ChangeRow:
     """The row with both figures and their change; without interval and test where either figure has no interval."""
-    inference, weights = Inference(level), weights_of(measure.aggregate)
-    figure, other = (aggregate(measure.aggregate, values, inference) for values in (before, after))
+    weights = weights_of(measure.aggregate)
+    figure, other = (aggregate(measure.aggregate, values, Inference(level)) for values in (before, after))
     counted, counted_after = joined(before, weights), joined(after, weights)
     assert figure is not None and other is not None  # there are tallies
-    row = because(with_figures(row, figure, other), {base: figure.reason, row.run: other.reason})
+    row = comparing.with_figures(row, figure, other)
+    row = comparing.because(row, {base: figure.reason, row.run: other.reason})
     if figure.value is None or other.value is None or counted is None or counted_after is None:
         return row
     formula = next(value.formula for value in before if isinstance(value, Tally))
@@ -737,7 +637,7 @@ def _pooled(
     quotient, p = replace(change.estimate, reason=change.estimate.reason or row.reason), change.p
     if figure.low is None or other.low is None:
         quotient, p = replace(quotient, low=None, high=None), None
-    return changed(row, Change(quotient, p))
+    return comparing.changed(row, Change(quotient, p))
 
 
 MEASURING = Measuring(

@@ -27,13 +27,9 @@ from llmfair.results import (
 
 
 class PairGrades(JsonObject, frozen=True):
-    """Relevance grades of a relevance stratum that has several.
+    """Of a relevance stratum with several grades: whether pairs are of one, else how much higher the protected item
+    of a pair is graded, on average over queries."""
 
-    `difference`: how much higher the protected item of a pair is graded, on average over queries.
-    """
-
-    lowest: int
-    highest: int
     matched: bool
     difference: float | None
 
@@ -58,12 +54,8 @@ class PairwiseFacts(DesignFacts, frozen=True, kw_only=True):
     label_error: Share | None = None
     odds_of_label_error: Mapping[str, float] | None = None
     prompt_sha256: Sha256
-    probes: Counts = {}
     pairs_asked: Counts = {}
     without_pairs: Mapping[str, Sequence[str]] = {}
-    fewer_pairs: Counts = {}
-    passed_over: Counts = {}
-    left_out: Mapping[str, str] = {}
     grades: Mapping[str, PairGrades] | None = None
     drawn: HowDrawn | None = None
 
@@ -122,14 +114,6 @@ class CellShares(JsonObject, frozen=True):
         return fsum(getattr(self, name) for name in names)
 
 
-class ByOrder(JsonObject, frozen=True, kw_only=True):
-    """Shares of unparseable answers, the protected item first and second; the difference with its interval."""
-
-    first: Share | None = None
-    second: Share | None = None
-    difference: tuple[float | None, float | None, float | None] | None = None
-
-
 class Bound(JsonObject, frozen=True):
     """All that is known of the size of odds whose answers nearly all follow the position, or favour one group."""
 
@@ -157,7 +141,6 @@ class PairFinding(Finding, frozen=True, kw_only=True):
     icc: float | None = None
     design_effect: float | None = None
     worst_case: tuple[Share, Share] | None = None
-    unparseable_by_order: ByOrder | None = None
     bound: Bound | None = None
 
     def barred(self, reason: str) -> Self:

@@ -28,11 +28,10 @@ from llmfair.settings.declaration import ODDS, WIDEST_BAND, Form
 
 def strata_of(text: str) -> tuple[PairStratum, ...]:
     """The relevance strata that `relevant,irrelevant` or `both` names, always in the same order. Raises ValueError."""
-    strata = JUDGED_STRATA
-    named = {part.strip() for part in text.replace("both", ",".join(strata)).split(",")} - {""}
-    if not named or not named <= {*strata}:
+    named = {part.strip() for part in text.replace("both", ",".join(JUDGED_STRATA)).split(",")} - {""}
+    if not named or not named <= {*JUDGED_STRATA}:
         raise ValueError(text)
-    return tuple(stratum for stratum in strata if stratum in named)
+    return tuple(stratum for stratum in JUDGED_STRATA if stratum in named)
 
 
 STRATA = Form(strata_of, "relevance strata with commas between: relevant, irrelevant or both")
@@ -183,12 +182,10 @@ class PlanPairwiseSettings(PlanningSettings, PairwiseSettings):
 
     def check(self) -> None:
         super().check()
-        for name in ("first_slot", "consistent", "icc"):
-            item = next(item for item in fields(self) if item.name == name)
-            if self.pilot and getattr(self, name) != default_of(item):
-                raise UsageError(
-                    f"--pilot says what --{name.replace('_', '-')} says.", "leave one of them out"
-                )
+        answers = [item for item in fields(self) if item.name in ("first_slot", "consistent", "icc")]
+        for item in answers if self.pilot else ():
+            if getattr(self, item.name) != default_of(item):
+                raise UsageError(f"--pilot says what --{item.name.replace('_', '-')} says.", "leave one out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,51 +18,16 @@ from llmfair.audits.pairwise.measure import how_ended, read_verdicts
 from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.io.text import count, p_text
-from llmfair.metrics.base import POOLED, plain_name
+from llmfair.metrics.base import POOLED
 from llmfair.metrics.names import in_words
-from llmfair.nouns import PairAnswer, PairOutcome, PairVerdict
-from llmfair.report.figures import headline_plots, on_log, ratio_of, value_of
-from llmfair.report.groups import (
-    Furthest,
-    FurthestQuery,
-    Group,
-    Values,
-    figures_text,
-    furthest_from_parity,
-    headlines,
-    named,
-)
-from llmfair.report.phrases import (
-    audited_note,
-    bound_text,
-    calls_of,
-    differs_text,
-    drawn_note,
-    few_queries,
-    found_with,
-    held_note,
-    interval_text,
-    numbers,
-    on_disk,
-    outward,
-    percent,
-    unparseable_text,
-)
-from llmfair.report.plan import (
-    Record,
-    calibration_table,
-    false_alarms,
-    held,
-    injected,
-    plan_lines,
-    share,
-    share_with_error,
-    spread,
-    told,
-    undefined_notes,
-)
+from llmfair.nouns import PairOutcome, PairVerdict
+from llmfair.report import groups, phrases, plan
+from llmfair.report.figures import headline_plots, ratio_of, value_of
+from llmfair.report.groups import Furthest, FurthestQuery, Group, Values
+from llmfair.report.phrases import few_queries, percent
+from llmfair.report.plan import Record, spread
 from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
+from llmfair.report.plots.ratios import position_bias, stacked_answers
 from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, queries_of
 from llmfair.report.table import Column, Table
 from llmfair.report.verdict import Case, VerdictWords
@@ -92,7 +57,7 @@ def pairwise_table(results: PairwiseResults) -> Table:
     """One row a stratum of pair: what the pairs came to, the odds with the position removed, the conclusion."""
     rows, design, (low, high) = _rows(results), results.design, results.band
     conclusions = {stratum: _conclusion(stratum, results, rows) for stratum in design.strata}
-    forced = design.constrained and not any(one.unformed for one in results.answers.values())
+    forced = design.constrained and not any(counts.unformed for counts in results.answers.values())
     ties = any(cells.T for cells in results.cells.values())
 
     def of(*names: str) -> Callable[[str], str]:
@@ -101,9 +66,8 @@ def pairwise_table(results: PairwiseResults) -> Table:
         )
 
     def flips(stratum: str) -> str:
-        return f"{of('FF', 'SS')(stratum)} ({of('FF')(stratum)} / {of('SS')(stratum)})" * bool(
-            results.shares[stratum]
-        )
+        each = [of(*names)(stratum) for names in (("FF", "SS"), ("FF",), ("SS",))]
+        return "{} ({} / {})".format(*each) * bool(results.shares[stratum])
 
     def win_ratio(stratum: str) -> Figure | None:
         row = rows.get(("WinRatio", stratum))
@@ -120,18 +84,17 @@ def pairwise_table(results: PairwiseResults) -> Table:
         ("WinRatio", win_ratio),
         (f"conclusion ({low:g}–{high:g})", conclusions.get),
     ]
-    asked = f"{count(design.pairs or 0, 'pair')} each"
-    calls = f"{calls_of(results)} calls"
+    asked, calls = f"{count(design.pairs or 0, 'pair')} each", f"{phrases.calls_of(results)} calls"
     if design.sequential:
         asked, calls = f"up to {count(design.max_pairs or 0, 'pair')} a stratum", "stopping when settled"
     title = [
         "Pairwise",
-        *audited_note(results),
+        *phrases.audited_note(results),
         f"{count(design.queries, 'query', 'queries')}, {asked}, both orders",
         calls,
         f"preset {design.preset}" if design.preset else "",
     ]
-    notes = _notes(results, rows)
+    notes = filter(None, _notes(results, rows))
     return Table.of(title, columns, design.strata, notes, results.band, said=conclusions, sees=results.sees)
 
 
@@ -147,7 +110,7 @@ def _rows(results: PairwiseResults) -> Rows:
 def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
     """What a relevance stratum comes to, after how much of it was answered."""
     finding, chains = results.findings.get(stratum), results.chains[stratum]
-    conclusion = unparseable_text(stratum, results)
+    conclusion = phrases.unparseable_text(stratum, results)
     if finding is not None and not conclusion:
         row = rows.get(("AdjustedOdds", stratum))
         conclusion = pair_conclusion(finding, row, results.level, results.band, results.words)
@@ -157,56 +120,66 @@ def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
 
 def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
     """Where the odds of a relevance stratum lie."""
-    text = finding.conclusion.replace("_", " ")
-    if finding.reason is not None and finding.bound is None:
-        text += f": {in_words(finding.reason, finding.measure)}"
+    text, why = finding.conclusion.replace("_", " "), in_words(finding.reason, finding.measure)
+    if finding.bound is not None:
+        text += f", odds {phrases.bound_text(*finding.bound.limits, band)} ({why})"
+    elif finding.reason is not None:
+        text += f": {why}"
     elif finding.conclusion == "outside" and row is not None and row.value is not None:
         text += f": {words.protected if row.value > 1 else words.unprotected} items are preferred"
-    if finding.bound is not None:
-        bound = bound_text(*finding.bound.limits, band)
-        text += f", odds {bound} ({in_words(finding.reason, finding.measure)})"
-    differs = "" if row is None else differs_text(row.p_adjusted, row.low, row.high, level)
-    if finding.conclusion in ("within", "inconclusive"):
-        text += differs
-    worst = finding.worst_case
-    if worst and worst[0] < 0.5 < worst[1] and (finding.conclusion == "outside" or differs):
-        text += ", if unparseable answers are like the others"
+    if row is not None and finding.conclusion in ("within", "inconclusive"):
+        text += phrases.differs_text(row.p_adjusted, row.low, row.high, level)
     return text
 
 
-def _notes(results: PairwiseResults, rows: Rows) -> list[str]:
+def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     """What has to be known to read the table, the weightiest first."""
     design, strata = results.design, results.design.keys
-    odds = {stratum: rows.get(("AdjustedOdds", stratum)) for stratum in results.findings}
+    yield NOT_JUDGED if UNJUDGED in strata else None
+    yield phrases.held_note("the labels", results.answers.values()) if design.constrained else None
+    for stratum in strata:
+        if (mass := results.answers[stratum].mass) is not None:
+            yield (
+                f"{stratum}: both labels together hold {mass * 100:.0f} % of the first token's probability"
+                + ": this model does not answer in this form; compare with --answers text"
+                * (mass < LITTLE_MASS)
+            )
+    yield _label_error_note(design)
+    yield from results.warnings
+    yield from few_queries(design.queries)
+    for stratum in strata:
+        if (stopped := results.stopping.get(stratum)) is not None:
+            level, aside = f"{results.level * 100:g} %", ""
+            if stopped.confidence:
+                first, last = stopped.confidence
+                aside = f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
+            yield settled_text(stratum, stopped, results.band, "pair", aside)
+    yield from (_position_note(stratum, results, rows) for stratum in strata)
     tests = [
-        f"{stratum} {p_text(row.p_adjusted)} ({results.findings[stratum].test})"
-        for stratum, row in odds.items()
-        if row is not None and row.p_adjusted is not None
+        f"{stratum} {p_text(row.p_adjusted)} ({finding.test})"
+        for stratum, finding in results.findings.items()
+        if (row := rows.get(("AdjustedOdds", stratum))) is not None and row.p_adjusted is not None
     ]
-    notes = [
-        NOT_JUDGED if UNJUDGED in strata else None,
-        held_note("the labels", results.answers.values()) if design.constrained else None,
-        *(_mass_note(stratum, results) for stratum in strata),
-        _label_error_note(design),
-        *results.warnings,
-        *few_queries(design.queries),
-        *(_stopping_note(stratum, results) for stratum in strata),
-        *(_position_note(stratum, results, rows) for stratum in strata),
-        f"test of no preference (Holm over {results.family.size}), p: {', '.join(tests)}" if tests else None,
-        *found_with(
-            "odds of {:g} as other than 1", results.findings.values(), "queries like these", "pairwise"
-        ),
-        "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
-        "independent); preference odds (adjusted for position) take the position out of all parseable ones"
-        if any(measure in ("WinRatio", "AdjustedOdds") for measure, _ in rows)
-        else None,
-        OF_PAIRS if design.weights == "pooled" else None,
-        *(_unparseable_note(stratum, results) for stratum in strata),
-        *pairs_notes(design),
-        *(_grades_note(stratum, design) for stratum in strata),
-        *drawn_note(design.drawn),
-    ]
-    return [note for note in notes if note]
+    yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(tests)}" if tests else None
+    yield from phrases.found_with(
+        "odds of {:g} as other than 1", results.findings.values(), "queries like these", "pairwise"
+    )
+    if any(measure in ("WinRatio", "AdjustedOdds") for measure, _ in rows):
+        yield (
+            "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
+            "independent); preference odds (adjusted for position) take the position out of all parseable ones"
+        )
+    yield OF_PAIRS if design.weights == "pooled" else None
+    yield from (_unparseable_note(stratum, results) for stratum in strata)
+    yield from pairs_notes(design)
+    for stratum, grades in (design.grades or {}).items():
+        if not grades.matched and grades.difference:
+            higher = "higher" if grades.difference > 0 else "lower"
+            yield (
+                f"{stratum}: protected items are graded {abs(grades.difference):.2f} {higher} on average than those "
+                "they are asked against, which the odds do not take out; --grades match does"
+            )
+    yield from phrases.drawn_note(design.drawn)
 
 
 def _label_error_note(design: PairwiseFacts) -> str | None:
@@ -244,18 +217,6 @@ def _position_note(stratum: str, results: PairwiseResults, rows: Rows) -> str | 
     return f"{stratum}: {'; '.join(parts)}"
 
 
-def _stopping_note(stratum: str, results: PairwiseResults) -> str | None:
-    """Where a sequential audit stopped, what it spared, and how sure its conclusion is."""
-    if (stopped := results.stopping.get(stratum)) is None:
-        return None
-    aside = ""
-    if stopped.confidence:
-        first, last = stopped.confidence
-        level = f"{results.level * 100:g} %"
-        aside = f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
-    return settled_text(stratum, stopped, results.band, "pair", aside)
-
-
 def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:
     """How many answers say nothing, and what difference they could make."""
     answers, finding = results.answers[stratum], results.findings.get(stratum)
@@ -272,38 +233,13 @@ def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:
     return text
 
 
-def _mass_note(stratum: str, results: PairwiseResults) -> str | None:
-    """How much of the model's probability the labels hold, of answers read by log-probabilities."""
-    mass = results.answers[stratum].mass
-    if mass is None:
-        return None
-    text = f"{stratum}: both labels together hold {mass * 100:.0f} % of the first token's probability"
-    warning = ": this model does not answer in this form; compare with --answers text"
-    return text + warning * (mass < LITTLE_MASS)
-
-
 def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
-    """Queries without pairs of a stratum, and those with fewer than asked."""
+    """Queries without pairs of a stratum."""
     for stratum in design.strata:
         grades = (design.grades or {}).get(stratum)
         if without := len(design.without_pairs[stratum]):
             more = "; --grades any asks pairs of unequal grade, too" * bool(grades and grades.matched)
             yield f"{stratum}: {count(without, 'query', 'queries')} without such pairs{more}"
-        if (fewer := design.fewer_pairs[stratum]) and not design.sequential:
-            yield f"{stratum}: {count(fewer, 'query', 'queries')} with fewer pairs than asked"
-
-
-def _grades_note(stratum: str, design: PairwiseFacts) -> str | None:
-    """That the items of pairs are not equally relevant."""
-    grades = (design.grades or {}).get(stratum)
-    if grades is None or grades.matched or not grades.difference:
-        return None
-    higher = "higher" if grades.difference > 0 else "lower"
-    return (
-        f"{stratum}: protected items are graded {abs(grades.difference):.2f} {higher} on average than those they are "
-        f"asked against (grades {grades.lowest} to {grades.highest}), which the odds do not take out; --grades match "
-        "does"
-    )
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
@@ -311,7 +247,7 @@ def before_text(planned: Mapping[str, Any]) -> str:
     design = planned["design"]
     pairs = " and ".join(f"{n:,} {stratum}" for stratum, n in design.pairs_asked.items())
     most = "at most " * design.sequential
-    return f"{most}{count(planned['calls'], 'call')}: {pairs} pairs in both orders{on_disk(planned)}"
+    return f"{most}{count(planned['calls'], 'call')}: {pairs} pairs in both orders{phrases.on_disk(planned)}"
 
 
 # The verdict of a pairwise audit: whose items lose pairs, and how many.
@@ -332,16 +268,15 @@ class PairWords(VerdictWords):
         if not case.protected_behind:
             ends = [end and 1 / end for end in (figure.value, figure.high, figure.low)]
         value, low, high = ends
-        behind, ahead = groups
         if value is not None and low is not None and high is not None:
-            won, least, most = numbers([100 * odds for odds in (value, low, high)], (100,), 0)
+            won, least, most = phrases.numbers([100 * odds for odds in (value, low, high)], (100,), 0)
             times, of = f"{won} times", f"{case.facts.level * 100:g} % CI {least} to {most}, {case.counted}"
         elif high:
-            times = f"at most {outward(100 * high, True, (100,))} times"
+            times = f"at most {phrases.outward(100 * high, True, (100,))} times"
             of = f"{case.queries}; a bound alone, since {in_words(case.finding.reason, case.finding.measure)}"
         else:
             return super().disparity(case)
-        alike = "" if case.key.stratum == UNJUDGED else "equally relevant "
+        (behind, ahead), alike = groups, "" if case.key.stratum == UNJUDGED else "equally relevant "
         return (
             f"{self.where(case)}{behind} items win {times} for every 100 wins of {alike}{ahead} ones ({of}); "
             f"{case.measured}, outside {case.band}"
@@ -354,7 +289,7 @@ class PairWords(VerdictWords):
         sentence = super().parity(case)
         if kappa is None or kappa.value is None:
             return sentence
-        return f"{sentence}; both orders agree with kappa {interval_text(kappa, (0.0,))}"
+        return f"{sentence}; both orders agree with kappa {phrases.interval_text(kappa, (0.0,))}"
 
     def caution(self, case: Case) -> str:
         return UNJUDGED_TEXT * (case.key.stratum == UNJUDGED) + super().caution(case)
@@ -398,7 +333,7 @@ NOTHING = {
 def plan_pairs_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says."""
     finds = "what it can find, and its cost: llmfair plan pairwise, with the same flags"
-    return told(_design(planned), _lines(planned, [finds]))
+    return plan.told(_design(planned), _lines(planned, [finds]))
 
 
 def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
@@ -409,18 +344,17 @@ def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
     def ends(text: Callable[[Prospect], str]) -> Callable[[str], str]:
         return lambda stratum: spread(map(text, findable[stratum].prospects))
 
+    def a_query(stratum: str) -> str:
+        pairs = f"{findable[stratum].pairs:,.1f}".removesuffix(".0")
+        return pairs * bool(findable[stratum].prospects)
+
     columns: list[Column[str]] = [
         ("pairs", str),
         ("queries", lambda stratum: findable[stratum].queries),
-        (
-            "pairs a query",
-            lambda stratum: (
-                f"{findable[stratum].pairs:,.1f}".removesuffix(".0") * bool(findable[stratum].prospects)
-            ),
-        ),
-        (f"disparity at {odds:g}", ends(lambda each: share(each.disparity))),
+        ("pairs a query", a_query),
+        (f"disparity at {odds:g}", ends(lambda each: plan.share(each.disparity))),
         ("queries for disparity", ends(lambda each: _queries(each.queries_for_disparity))),
-        ("parity at 1", ends(lambda each: share(each.parity))),
+        ("parity at 1", ends(lambda each: plan.share(each.parity))),
         ("queries for parity", ends(lambda each: _queries(each.queries_for_parity))),
         (
             "smallest odds found",
@@ -451,7 +385,9 @@ def _design(planned: Mapping[str, Any]) -> str:
 def _lines(planned: Mapping[str, Any], finds: Sequence[str]) -> list[str]:
     design = convert(planned["design"], PairwiseFacts)
     unjudged = [NOT_JUDGED] if UNJUDGED in design.strata else []
-    return plan_lines(planned, [*unjudged, *drawn_note(design.drawn), *pairs_notes(design), *finds])
+    return plan.plan_lines(
+        planned, [*unjudged, *phrases.drawn_note(design.drawn), *pairs_notes(design), *finds]
+    )
 
 
 def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
@@ -502,13 +438,13 @@ def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
     pairs = ", ".join(f"{counts['pairs']:,} {stratum}" for stratum, counts in strata.items())
     columns: list[Column[Record]] = [
         ("pairs", lambda row: str(row["stratum"])),
-        ("injected odds", injected),
+        ("injected odds", plan.injected),
         ("over queries", lambda row: f"{row['marginal_odds']:.3f}"),
         ("recovered", lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}"),
-        (held(results), lambda row: share_with_error(row, "covered")),
+        (plan.held(results), lambda row: plan.share_with_error(row, "covered")),
     ]
     size = f"{count(queries, 'query', 'queries')}, {pairs} pairs, both orders"
-    return calibration_table(results, size, columns, _calibration_notes(results))
+    return plan.calibration_table(results, size, columns, _calibration_notes(results))
 
 
 def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
@@ -522,14 +458,14 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
     ]
     for stratum in design["strata"]:
         rows = [row for row in results["injected"] if row["stratum"] == stratum]
-        alarms = false_alarms(
+        alarms = plan.false_alarms(
             rows,
             results["level"],
             lambda row: f"; {percent(row['consistent_share'])} of pairs do not flip",
             NO_TEST,
         )
         notes += [f"{stratum}: {alarms}", f"{stratum}: {_smallest_odds(results['smallest'][stratum])}"]
-        notes += undefined_notes(rows, results["runs"], f"{stratum}, ")
+        notes += plan.undefined_notes(rows, results["runs"], f"{stratum}, ")
     notes += [f"{stratum}: no such pairs, left out" for stratum in design["without_pairs"]]
     notes += [OF_PAIRS] * (asked["weights"] == "pooled")
     return [*notes, *few_queries(min(counts["queries"] for counts in design["strata"].values()))]
@@ -551,36 +487,17 @@ def _smallest_odds(smallest: Record) -> str:
 
 
 def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plot]:
-    """Answers on pairs, every ratio against parity, position bias."""
-    cells, strata = results.by_key(), results.design.keys
+    """Answers on pairs, odds against the band, position bias."""
+    rows, strata = _rows(results), results.design.keys
     answered = [(stratum, asdict(shares)) for stratum in strata if (shares := results.shares.get(stratum))]
     if answered:
         yield stacked_answers(answered, asdict(results.words))
     yield from headline_plots(results, strata, declared, {})
     first = [
-        (stratum, value)
-        for stratum in strata
-        for (measure, condition), row in cells.items()
-        if condition == stratum and _shows(measure, declared, "position bias") and (value := value_of(row))
+        (stratum, value) for stratum in strata if (value := value_of(rows.get(("FirstSlotRate", stratum))))
     ]
     if first:
         yield position_bias(first)
-    headlines = {finding.measure for finding in results.findings.values()}
-    others = [
-        (f"{plain_name(measure)}\n{stratum}" if len(strata) > 1 else plain_name(measure), None, value)
-        for measure in results.measures
-        if measure not in headlines
-        and measure in declared
-        and declared[measure].definition.better == "parity"
-        for stratum in strata
-        if (value := on_log(value_of(cells.get((measure, stratum)))))
-    ]
-    if others:
-        yield ratios(others, "ratio", None, "Other ratios of the same answers", "other-ratios")
-
-
-def _shows(measure: str, declared: Declared, what: str) -> bool:
-    return measure in declared and declared[measure].definition.shows == what
 
 
 def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
@@ -596,7 +513,7 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]
     if answered:
         words = asdict(group.audits()[0].results.words) if len({a for a, _ in group.columns}) == 1 else {}
         yield stacked_answers(answered, words, f"answers-{number}")
-    yield from headlines(group, declared, number, {})
+    yield from groups.headlines(group, declared, number, {})
 
 
 # What the report of a pairwise audit has of its own.
@@ -625,28 +542,19 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
         pairs = [
             (
                 v.stratum,
-                titles.get(v.protected, v.protected),
-                titles.get(v.unprotected, v.unprotected),
-                _answered(v.first),
-                _answered(v.second),
+                *(titles.get(doc_id, doc_id) for doc_id in (v.protected, v.unprotected)),
+                *(answer.winner.value if answer.winner else answer.problem or "" for answer in v.answers),
                 v.outcome.value,
             )
             for v in verdicts[:SHOWN_PAIRS]
         ]
         ordered = {stratum: values[stratum] for stratum in strata if stratum in values}
+        figures = groups.figures_text(ordered, groups.named(by, results), {})
         return FurthestQuery(
-            queries.get(query_id, query_id),
-            figures_text(ordered, named(by, results), {}),
-            pairs=pairs,
-            left_out=len(verdicts) - len(pairs),
+            queries.get(query_id, query_id), figures, pairs=pairs, left_out=len(verdicts) - len(pairs)
         )
 
-    return furthest_from_parity(folder, results, strata, by, "relevance strata", show)
-
-
-def _answered(answer: PairAnswer) -> str:
-    """Which group's item won, or why none did."""
-    return answer.winner.value if answer.winner else answer.problem or ""
+    return groups.furthest_from_parity(folder, results, strata, by, "relevance strata", show)
 
 
 def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits) -> Section:
@@ -666,26 +574,21 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
 
 def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Iterator[VerdictCard]:
     """The odds of every relevance stratum, then how many pairs flip."""
-    strata, places = results.design.keys, dict[str, str]()
-    for stratum, shares in results.shares.items():
-        finding = results.findings.get(stratum)
-        if shares and finding is not None and finding.reason == "position_driven":
-            places[stratum] = (
-                f"{100 * shares.of('FF', 'SS'):.0f} % of pairs have another winner when their items change places, "
-                "so odds near 1 are no parity"
-            )
+    strata, rows = results.design.keys, _rows(results)
+    places = {
+        stratum: f"{100 * shares.of('FF', 'SS'):.0f} % of pairs have another winner when their items change places, "
+        "so odds near 1 are no parity"
+        for stratum, shares in results.shares.items()
+        if shares and stratum in results.findings and results.findings[stratum].reason == "position_driven"
+    }
     ratio = ratio_of(results.shown, declared)
-    cards = list(condition_verdicts(results, table, declared, ratio, strata, "{} pairs", places))
+    cards = [*condition_verdicts(results, table, declared, ratio, strata, "{} pairs", places)]
     yield from cards
-    flips = [
-        row
-        for (measure, stratum), row in results.by_key().items()
-        if stratum == strata[0] and _shows(measure, declared, "order dependence") and row.value is not None
-    ]
-    flipped = flips_text(strata[0], results, _rows(results))  # nothing where no answer could be read
-    if len(cards) < SHOWN_VERDICTS and flips and flipped:
-        value = f"{100 * (flips[0].value or 0):.0f} %"
-        yield VerdictCard(f"{strata[0]} pairs", "flips", value, queries_of(flips[0]), flipped)
+    flips, text = rows.get(("FlipRate", strata[0])), flips_text(strata[0], results, rows)
+    if len(cards) < SHOWN_VERDICTS and flips is not None and flips.value is not None and text:
+        yield VerdictCard(
+            f"{strata[0]} pairs", "flips", f"{100 * flips.value:.0f} %", queries_of(flips), text
+        )
 
 
 WORDS = Wording(
