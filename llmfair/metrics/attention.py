@@ -58,6 +58,8 @@ def _listed(
     return spread.rows(judged.doc_ids, membership, unlisted)[:, spread.kept], aim
 
 
+UNITS = {"e": 1.0, "2": math.log(2)}
+"""What logarithms are divided by, by their base."""
 LIMITED = "targets hold groups that the lists do not have"
 
 
@@ -66,8 +68,7 @@ def _held(judged: Judged, **spread: Any) -> tuple[NDArray[np.bool_], Floats] | N
     listed = _listed(judged, **spread)
     if isinstance(listed, Undefined) or not listed[0].any():
         return None
-    held: NDArray[np.bool_] = np.any(listed[0], axis=0)
-    return held, listed[1]
+    return listed[0].any(axis=0), listed[1]
 
 
 def _awrf_limit(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: Any) -> Limit | None:
@@ -75,12 +76,11 @@ def _awrf_limit(judged: Judged, cutoff: int | None, log: str, discount: str, **s
 
     Attention lies on these alone, and joining groups to two lowers no divergence (data processing inequality).
     """
-    held = _held(judged, **spread)
-    if held is None:
+    if (held := _held(judged, **spread)) is None:
         return None
     within = min(float(held[1][held[0]].sum()), 1.0)
     divergence = jensen_shannon(np.array([1.0, 0.0]), np.array([within, 1 - within]))
-    return Limit(1 - divergence / (math.log(2) if log == "2" else 1.0), 1.0)
+    return Limit(1 - divergence / UNITS[log], 1.0)
 
 
 def _mean(
@@ -117,11 +117,10 @@ def awrf(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: 
     `no_target`: no listed relevant document, or no mass in t; `no_known_group`: none in the first k of any run.
     Runs are averaged.
     """
-    unit = math.log(2) if log == "2" else 1.0
 
     def fairness(rows: Floats, target: Floats) -> float | None:
         mass = attention_weights(len(rows), discount)[:cutoff] @ rows[:cutoff]
-        return 1 - jensen_shannon(mass / mass.sum(), target) / unit if mass.any() else None
+        return 1 - jensen_shannon(mass / mass.sum(), target) / UNITS[log] if mass.any() else None
 
     return {"": _mean(judged, spread, fairness)}
 
@@ -154,8 +153,7 @@ def share(
 
 def _kl_limit(judged: Judged, cutoff: int | None, direction: str, eps: float, **spread: Any) -> Limit | None:
     """KL of both distributions with the list's groups as one: what they have together is fixed (log sum inequality)."""
-    held = _held(judged, **spread)
-    if held is None:
+    if (held := _held(judged, **spread)) is None:
         return None
     here, target = held
     absent = np.full(int((~here).sum()), eps / (1 + target.size * eps))
@@ -227,9 +225,8 @@ def divergence(
 
 @cache
 def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
-    params = {"discount": "trec" if discount == "trec" else None, "ideal": ideal}
-    written = ",".join(f"{name}={value}" for name, value in params.items() if value is not None)
-    return parse_measure(f"nDCG({written})" + ("" if cutoff is None else f"@{cutoff}"))
+    written = ["discount=trec"] * (discount == "trec") + [f"ideal={ideal}"] * (ideal is not None)
+    return parse_measure(f"nDCG({','.join(written)})" + ("" if cutoff is None else f"@{cutoff}"))
 
 
 def _ndcg_awrf_limit(

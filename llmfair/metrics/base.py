@@ -382,8 +382,6 @@ def whole(default: int | None, high: int, least: int = 1) -> Free:
 
 
 WHOLE_NUMBER = whole(None, LONGEST_LIST)
-
-
 Allowed = tuple[str, ...] | Free | None
 """A parameter's words, the first the default (a lone one must be written); Free; or None: a whole number from 1."""
 
@@ -412,20 +410,19 @@ class Definition:
     `values(observation, cutoff, **params)` gives one Value per group, the group being "" when there is none, of an
     observation of the type that it `reads`. `aggregate` is the registered one that makes a figure of all queries'
     values; a parameter `agg` names another in its place. `label` is its name in words, which tables call it by where
-    it is `worded`. `implies` maps a parameter's value to another parameter's: `{("target", "uniform"): ("unknown",
-    "drop")}`. `note` is what every table must say of the figure, its parameters in braces: `logarithms to base
-    {log}`. `of_all` says that only the figure of all queries together means something, always or with this value of a
-    parameter. `agreement` says that a ranking is compared with the one beside it, `of_a_set` that only which items
-    stand above the cutoff counts, not in which order. `bounds`: no value lies beyond them, nor does any interval; the
-    upper one holds unless the parameter `lifted_by` is given. `headline`: conclusions and comparisons of runs speak
-    of this one before others of its direction. `assessed_by` names the measure whose conclusion says whether this one
-    can be assessed; where it cannot, no gate of this one holds. `reach` names the measure whose attainable range
-    bounds this one, without a cutoff and with no parameters but those named after it. `limit(observation, cutoff,
-    **params)` is what no order of a query's items passes, where something else than the order may keep them from a
-    perfect value: what that is, `limited_by` says. `shows` says what a report makes of this figure alone: `order
-    dependence`, `position bias`. `of_lists(judged, cutoff)` makes what it reads of a list that was ranked several
-    times: with a cutoff it is a measure of lists, too. `undefined` has words for its reasons of having no value, and
-    for those of its conclusion. `says` is what it is in a sentence, where no docstring of `values` tells.
+    it is `worded`; `labels` are those of parameters' values. `implies` maps a parameter's value to another parameter's.
+    `note` is what every table must say of the figure, its parameters in braces. `of_all`: only the figure of all
+    queries together means something, always or with this value of a parameter. `agreement`: a ranking is compared with
+    the one beside it; `of_a_set`: only which items stand above the cutoff counts, not their order. `bounds`: no value
+    and no interval lies beyond them; the upper one holds unless the parameter `lifted_by` is given. `headline`:
+    conclusions and comparisons speak of this one before others of its direction. `assessed_by`: the measure whose
+    conclusion says whether this one can be assessed; where it cannot, no gate of this one holds. `reach`: the measure
+    whose attainable range bounds this one, without a cutoff and with no parameters but those named after it. `limit`:
+    with the arguments of `values`, what no order of a query's items passes; `limited_by` says what keeps them from it.
+    `shows` says what a report makes of this figure alone: `order dependence`, `position bias`. `of_lists(judged,
+    cutoff)` makes what it reads of a list that was ranked several times: with a cutoff it is a measure of lists, too.
+    `undefined` has words for its reasons of having no value, and for those of its conclusion. `says` is what it is in a
+    sentence, where no docstring of `values` tells.
     """
 
     name: str
@@ -465,12 +462,11 @@ class Definition:
 
     def for_lists(self) -> Definition:
         """The same measure of ranked lists, whose few orders may tell less than nothing; itself where it is none."""
-        make, values = self.of_lists, self.values
-        if make is None:
+        if (make := self.of_lists) is None:
             return self
 
         def of_judged(judged: Judged, cutoff: int, **params: Any) -> Mapping[str, Value]:
-            return values(make(judged, cutoff), None, **params)
+            return self.values(make(judged, cutoff), None, **params)
 
         bounds = (-math.inf, math.inf)
         return replace(self, reads=Judged, cutoff="required", values=of_judged, bounds=bounds, of_lists=None)
@@ -628,9 +624,7 @@ def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Obse
 
 def limit_notes(measures: Sequence[Measure], observed: Sequence[Observation]) -> dict[str, str]:
     """By measure, what no order of these lists passes on average, and why; those without such a limit are absent."""
-    limits = {
-        measure: [limit for query in observed if (limit := measure.limit(query))] for measure in measures
-    }
+    limits = {measure: [*filter(None, map(measure.limit, observed))] for measure in measures}
     return {str(measure): note for measure, of in limits.items() if (note := limit_note(measure, of))}
 
 
@@ -639,12 +633,9 @@ def limit_note(measure: Measure, limits: Sequence[Limit]) -> str:
     if not limits:
         return ""
     best, perfect = fmean(limit.best for limit in limits), fmean(limit.perfect for limit in limits)
-    if abs(best - perfect) < SHOWN:
-        return ""
-    return (
-        f"no order of these lists goes {'above' if best < perfect else 'below'} {best:.3f} on average, since "
-        f"{measure.definition.limited_by}"
-    )
+    side, why = "above" if best < perfect else "below", measure.definition.limited_by
+    note = f"no order of these lists goes {side} {best:.3f} on average, since {why}"
+    return note * (abs(best - perfect) >= SHOWN)
 
 
 def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:

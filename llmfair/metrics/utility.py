@@ -70,15 +70,14 @@ def trec_eval_measure(
         if param not in declared:
             raise unknown_param(spoken, param, {*declared, *also} - {at})
         value = arguments[param] = _literal(text, declared[param].dtype)
-        gains = value.values() if isinstance(value, dict) else ()
-        if (
-            not declared[param].validate(value)
-            or (isinstance(value, int) and abs(value) > LONGEST_LIST)
-            or (param == "cutoff" and value < 1)
-            or not all(
-                isinstance(gain, int) and gain >= 0 for gain in gains
-            )  # a negative one crashes trec_eval
-        ):
+        # a negative gain crashes trec_eval
+        sound = (
+            all(isinstance(gain, int) and gain >= 0 for gain in value.values())
+            if isinstance(value, dict)
+            else True
+        )
+        sound = sound and not (isinstance(value, int) and abs(value) > LONGEST_LIST)
+        if not (sound and declared[param].validate(value)) or (param == "cutoff" and value < 1):
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
     if at in declared and declared[at].required and at not in arguments:
         raise UsageError(f"{spoken} needs a {at}.", f"write {spoken}@k")

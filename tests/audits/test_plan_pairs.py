@@ -90,7 +90,7 @@ def test_queries_of_unequal_pools_count_as_their_harmonic_mean() -> None:
     plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=dataset))
     relevant = plan["findable"]["relevant"]
     assert (relevant["queries"], relevant["pairs"]) == (9, pytest.approx(9 / (6 / 50 + 3 / 10)))
-    assert plan["pairs_asked"] == {"relevant": 6 * 50 + 3 * 10, "irrelevant": 6 * 50 + 3 * 10}
+    assert plan["design"]["pairs_asked"] == {"relevant": 6 * 50 + 3 * 10, "irrelevant": 6 * 50 + 3 * 10}
     # q0 and small-q0 share their items
     assert relevant["items_recur"] and not expected(6)["items_recur"]
 
@@ -118,7 +118,7 @@ def test_a_run_asks_what_was_planned(design: dict[str, Any]) -> None:
         assert planned["calls"] >= manifest["calls"] and planned["noise_calls"] == 0
     else:
         assert planned["calls"] == manifest["calls"] == len(answered)
-        once = 2 * settings.repeats * sum(planned["pairs_asked"].values())
+        once = 2 * settings.repeats * sum(planned["design"]["pairs_asked"].values())
         assert planned["calls"] == once + planned["noise_calls"]
     assert planned["prompt_tokens"] == pytest.approx(planned["calls"] * tokens, rel=0.03)
     assert planned["completion_tokens"] == planned["calls"] * (1 if settings.form == "letter" else 3)

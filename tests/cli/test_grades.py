@@ -71,8 +71,8 @@ def test_queries_without_two_items_of_a_grade_are_counted() -> None:
         told.split()
     )
     planned = ran("plan", *pairs, "--json").json
-    assert planned["pairs_asked"] == {"relevant": 1}
-    assert ran("plan", *pairs, "--grades", "any", "--json").json["pairs_asked"] == {"relevant": 3}
+    assert planned["design"]["pairs_asked"] == {"relevant": 1}
+    assert ran("plan", *pairs, "--grades", "any", "--json").json["design"]["pairs_asked"] == {"relevant": 3}
 
 
 @pytest.mark.whole

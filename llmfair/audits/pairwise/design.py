@@ -28,14 +28,13 @@ from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
-from llmfair.io.files import plain
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import JudgedPairs
 from llmfair.nouns import PAIRS, Chat, Failure, PairStratum, PairVerdict, Probe, Steps
 from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
-from llmfair.results import Count, Counts, Share
+from llmfair.results import Count, Share
 from llmfair.rundir import find_run
 from llmfair.settings import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
@@ -97,13 +96,7 @@ class PairwisePlan(CallPlan, frozen=True, kw_only=True):
     """llmfair plan pairwise; llmfair pairwise --dry-run has no findable, and cost only at given prices."""
 
     task: Literal["pairwise"]
-    conditions: list[PairStratum]
-    pairs: Count | None
-    pairs_asked: Counts
-    repeats: Count
-    noise_share: float
     noise_calls: Count
-    sequential: bool
     models: Count
     design: dict[str, Any]
     findable: dict[str, PairwiseFindable] | None = None
@@ -260,22 +253,12 @@ class PairwiseDesign(Design[PairVerdict]):
     # What it costs and can find, and what the answers come to
 
     def plan(self, models: int) -> dict[str, Any]:
-        settings = self.settings
-        pairs_asked = {stratum: sum(_pairs(of_it)) for stratum, of_it in self.pairs.items()}
-        once = 2 * settings.repeats * sum(pairs_asked.values())
+        once = 2 * self.settings.repeats * sum(self.facts().pairs_asked.values())
         return {
-            "design": plain(self.facts()),
+            **super().plan(models),
             "left_out": self.dataset.describe().get("left_out", {}),
-            "queries": len(self.queries),
-            "conditions": [*self.strata],
-            "pairs": None if settings.sequential else settings.pairs,
-            "pairs_asked": pairs_asked,
-            "repeats": settings.repeats,
-            "noise_share": settings.noise_share,
-            "sequential": settings.sequential,
-            "max_pairs": settings.max_pairs if settings.sequential else None,
             "models": models,
-            "noise_calls": 0 if settings.sequential else (self.calls - once) * models,
+            "noise_calls": 0 if self.settings.sequential else (self.calls - once) * models,
         }
 
     def tokens(self) -> tuple[int, int]:
@@ -344,9 +327,8 @@ def findable_of(
     if settings.sequential or len(counts) < FEWEST_QUERIES:
         few = "too_few_queries" if counts else "no_pairs"
         return replace(findable, reason="sequential" if settings.sequential else few)
-    rule = Rule(
-        settings.level, band_of(settings.band), sum(any(of_it.values()) for of_it in design.pairs.values())
-    )
+    tests = sum(any(of_it.values()) for of_it in design.pairs.values())
+    rule = Rule(settings.level, band_of(settings.band), tests)
     prospects = (_prospect(findable, answers, rule) for answers in _expected(stratum, settings))
     return replace(findable, prospects=tuple(prospects))
 

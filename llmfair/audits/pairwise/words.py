@@ -28,7 +28,7 @@ from llmfair.report.phrases import few_queries, percent
 from llmfair.report.plan import Record, spread
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import position_bias, stacked_answers
-from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, queries_of
+from llmfair.report.section import Section, condition_verdicts
 from llmfair.report.table import Column, Table
 from llmfair.report.verdict import Case, VerdictWords
 from llmfair.report.words import Wording
@@ -144,7 +144,9 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
                 + ": this model does not answer in this form; compare with --answers text"
                 * (mass < LITTLE_MASS)
             )
-    yield _label_error_note(design)
+    if design.label_error is not None and design.odds_of_label_error is not None:
+        odds = ", ".join(f"{value:.3f} of {stratum}" for stratum, value in design.odds_of_label_error.items())
+        yield odds_text(design.label_error, f"{odds} pairs (one that puts every more relevant item ahead)")
     yield from results.warnings
     yield from few_queries(design.queries)
     for stratum in strata:
@@ -182,36 +184,19 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     yield from phrases.drawn_note(design.drawn)
 
 
-def _label_error_note(design: PairwiseFacts) -> str | None:
-    """The odds that wrong grades alone could make, where it is asked for them."""
-    if design.label_error is None or design.odds_of_label_error is None:
-        return None
-    odds = ", ".join(f"{value:.3f} of {stratum}" for stratum, value in design.odds_of_label_error.items())
-    return odds_text(design.label_error, f"{odds} pairs (one that puts every more relevant item ahead)")
-
-
-def flips_text(stratum: str, results: PairwiseResults, rows: Rows) -> str:
-    """How often answers follow the order, and which item that favours; nothing where no answer can be read."""
-    shares, first = results.shares[stratum], rows.get(("FirstSlotRate", stratum))
-    if not shares or not first or first.value is None:
-        return ""
-    return (
-        f"{100 * shares.of('FF', 'SS'):.0f} % of pairs flip with the order (the item shown first "
-        f"wins {first.value * 100:.0f} % of answers)"
-    )
-
-
 def _position_note(stratum: str, results: PairwiseResults, rows: Rows) -> str | None:
-    """How much of the answers is position, how much noise."""
-    parts = [flips_text(stratum, results, rows)]
-    if not parts[0]:
+    """How much of the answers is position, how much noise; nothing where no answer can be read."""
+    shares, finding = results.shares[stratum], results.findings.get(stratum)
+    rates = {name: rows.get((name, stratum)) for name in ("FirstSlotRate", "NoiseRate", "BalancedRatio")}
+    first, noise, balanced = (None if row is None else row.value for row in rates.values())
+    if not shares or first is None:
         return None
-    noise, balanced = rows.get(("NoiseRate", stratum)), rows.get(("BalancedRatio", stratum))
-    if noise and noise.value is not None:
-        parts.append(f"test–retest disagreement {noise.value * 100:.0f} %")
-    if balanced and balanced.value is not None:
-        parts.append(f"BalancedRatio {balanced.value:.3f}")
-    finding = results.findings.get(stratum)
+    parts = [
+        f"{100 * shares.of('FF', 'SS'):.0f} % of pairs flip with the order (the item shown first wins "
+        f"{first * 100:.0f} % of answers)"
+    ]
+    parts += [] if noise is None else [f"test–retest disagreement {noise * 100:.0f} %"]
+    parts += [] if balanced is None else [f"BalancedRatio {balanced:.3f}"]
     if finding is not None and finding.icc is not None:
         parts.append(f"icc {finding.icc:.2f}, design effect {finding.design_effect:.1f}")
     return f"{stratum}: {'; '.join(parts)}"
@@ -222,9 +207,9 @@ def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:
     answers, finding = results.answers[stratum], results.findings.get(stratum)
     if not answers.problems:
         return None
-    problems = ", ".join(f"{name} {n:,}" for name, n in answers.problems.items() if name != "tie")
     text = f"{stratum}: unparseable answers {percent(answers.unparseable, answers.answers)}"
-    text += f" ({problems})" if problems else ""
+    if problems := ", ".join(f"{name} {n:,}" for name, n in answers.problems.items() if name != "tie"):
+        text += f" ({problems})"
     if ties := answers.problems.get("tie"):
         text += f", tied ones {percent(ties, answers.answers)}"
     if finding and finding.worst_case:
@@ -235,11 +220,11 @@ def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:
 
 def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
     """Queries without pairs of a stratum."""
-    for stratum in design.strata:
-        grades = (design.grades or {}).get(stratum)
-        if without := len(design.without_pairs[stratum]):
-            more = "; --grades any asks pairs of unequal grade, too" * bool(grades and grades.matched)
-            yield f"{stratum}: {count(without, 'query', 'queries')} without such pairs{more}"
+    for stratum, queries in design.without_pairs.items():
+        matched = design.grades and stratum in design.grades and design.grades[stratum].matched
+        if queries:
+            more = "; --grades any asks pairs of unequal grade, too" * bool(matched)
+            yield f"{stratum}: {count(len(queries), 'query', 'queries')} without such pairs{more}"
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
@@ -333,7 +318,7 @@ NOTHING = {
 def plan_pairs_text(planned: Mapping[str, Any]) -> str:
     """What a dry run says."""
     finds = "what it can find, and its cost: llmfair plan pairwise, with the same flags"
-    return plan.told(_design(planned), _lines(planned, [finds]))
+    return plan.told(*_planned(planned, [finds]))
 
 
 def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
@@ -361,33 +346,28 @@ def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
             ends(lambda each: "none" if each.smallest is None else f"{each.smallest:.3f}"),
         ),
     ]
-    lines = _lines(planned, _findable_lines(findable))
-    return Table.of(_design(planned), columns, findable, (*lines, "Nothing was asked."))
+    title, lines = _planned(planned, _findable_lines(findable))
+    return Table.of(title, columns, findable, (*lines, "Nothing was asked."))
 
 
 def _queries(number: int | None) -> str:
     return "never" if number is None else f"{number:,}"
 
 
-def _design(planned: Mapping[str, Any]) -> str:
-    """Queries × pairs × strata × orders, and the calls that they come to."""
-    factors = [count(planned["queries"], "query", "queries"), count(planned["pairs"] or 0, "pair")]
-    if planned["sequential"]:
-        factors = [f"up to {count(planned['max_pairs'], 'pair')}"]
-    factors += [count(len(planned["conditions"]), "stratum", "strata"), "2 orders"]
-    factors += [f"{planned['repeats']} times"] * (planned["repeats"] > 1 and not planned["sequential"])
-    factors += [f"{planned['models']} models"] * (planned["models"] > 1)
-    most, noise = "at most " * planned["sequential"], planned["noise_calls"]
+def _planned(planned: Mapping[str, Any], finds: Sequence[str]) -> tuple[str, list[str]]:
+    """Queries × pairs × strata × orders with the calls that they come to, and the lines below."""
+    design, models = convert(planned["design"], PairwiseFacts), planned["models"]
+    factors = [f"up to {count(design.max_pairs or 0, 'pair')}"]
+    if not design.sequential:
+        factors = [count(design.queries, "query", "queries"), count(design.pairs or 0, "pair")]
+    factors += [count(len(design.strata), "stratum", "strata"), "2 orders"]
+    factors += [f"{design.repeats} times"] * (design.repeats > 1) + [f"{models} models"] * (models > 1)
+    most, noise = "at most " * design.sequential, planned["noise_calls"]
     again = f", {noise:,} of them to ask again" if noise else ""
-    return f"{' × '.join(factors)}: {most}{count(planned['calls'], 'call')}{again}"
-
-
-def _lines(planned: Mapping[str, Any], finds: Sequence[str]) -> list[str]:
-    design = convert(planned["design"], PairwiseFacts)
+    title = f"{' × '.join(factors)}: {most}{count(planned['calls'], 'call')}{again}"
     unjudged = [NOT_JUDGED] if UNJUDGED in design.strata else []
-    return plan.plan_lines(
-        planned, [*unjudged, *phrases.drawn_note(design.drawn), *pairs_notes(design), *finds]
-    )
+    notes = [*unjudged, *phrases.drawn_note(design.drawn), *pairs_notes(design), *finds]
+    return title, plan.plan_lines(planned, notes)
 
 
 def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
@@ -406,16 +386,15 @@ def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
 def _of_stratum(findable: PairwiseFindable) -> Iterator[str]:
     if findable.reason:
         yield NOTHING[findable.reason]
-    if not findable.prospects:
         return
-    first, *_ = findable.prospects
+    first, *others = findable.prospects
     consistent = " to ".join(f"{100 * each.consistent:.3g} %" for each in findable.prospects)
     yield (
         f"chances of a verdict, and what gives {100 * findable.target:g} %, where {consistent} of pairs do not flip, "
         f"the item shown first wins {100 * first.first_slot:.3g} % of answers, icc {first.icc:.2g}; odds above 1: "
         "their inverse"
     )
-    if len(findable.prospects) > 1:
+    if others:
         yield "a small run says how many pairs do not flip: llmfair plan pairwise --pilot RUN"
     if any(each.agreement <= 0 for each in findable.prospects):
         yield (
@@ -560,35 +539,16 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
 def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits) -> Section:
     """Odds of every relevance stratum, how often answers flip, and the queries whose pairs are furthest from parity."""
     table, declared = pairwise_table(results), exhibits.measures
-    by = ratio_of(results.measures, declared, of_queries=True)
+    ratio, by = ratio_of(results.shown, declared), ratio_of(results.measures, declared, of_queries=True)
     asked = ", ".join(f"{n:,} {stratum}" for stratum, n in results.design.pairs_asked.items())
     return Section(
         table=table,
         plots=list(pairwise_plots(results, declared)),
-        verdicts=list(_verdicts(results, table, declared)),
+        verdicts=list(condition_verdicts(results, table, declared, ratio, results.design.keys, "{} pairs")),
         furthest=furthest_pairs(folder, results, exhibits, by) if by else None,
         words=METHOD,
         facts=[("pairs", asked)],
     )
-
-
-def _verdicts(results: PairwiseResults, table: Table, declared: Declared) -> Iterator[VerdictCard]:
-    """The odds of every relevance stratum, then how many pairs flip."""
-    strata, rows = results.design.keys, _rows(results)
-    places = {
-        stratum: f"{100 * shares.of('FF', 'SS'):.0f} % of pairs have another winner when their items change places, "
-        "so odds near 1 are no parity"
-        for stratum, shares in results.shares.items()
-        if shares and stratum in results.findings and results.findings[stratum].reason == "position_driven"
-    }
-    ratio = ratio_of(results.shown, declared)
-    cards = [*condition_verdicts(results, table, declared, ratio, strata, "{} pairs", places)]
-    yield from cards
-    flips, text = rows.get(("FlipRate", strata[0])), flips_text(strata[0], results, rows)
-    if len(cards) < SHOWN_VERDICTS and flips is not None and flips.value is not None and text:
-        yield VerdictCard(
-            f"{strata[0]} pairs", "flips", f"{100 * flips.value:.0f} %", queries_of(flips), text
-        )
 
 
 WORDS = Wording(

@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
+from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -87,11 +88,8 @@ def held(items: Mapping[str, Document]) -> Credit:
 
     def credit(output: str, shown: Shown) -> frozenset[str]:
         answer = "" if output == EMPTY else plain(output)
-        return frozenset(
-            doc_id
-            for doc_id in shown
-            if answer and (answer == labels[doc_id] if labels[doc_id] else answer in texts[doc_id])
-        )
+        holds = {d: answer == labels[d] if labels[d] else answer in texts[d] for d in shown if answer}
+        return frozenset(doc_id for doc_id, held in holds.items() if held)
 
     return credit
 
@@ -114,8 +112,7 @@ ATTRIBUTORS: Mapping[str, Callable[[Mapping[str, Document]], Credit]] = {
 """How credit is given among the items of a query."""
 
 
-@dataclass(frozen=True)
-class Judge:
+class Judge(NamedTuple):
     """The model that is asked whether items support outputs; `by` names its figures."""
 
     spec: str
@@ -201,33 +198,30 @@ class Policies:
         noise = plackett_luce.noise(self.seed, self.query_id, self.samples, len(self.doc_ids))
         lists = {}
         for condition in conditions:
-            best, weights = self._weighed(condition, useful)
-            draws = [best] if weights is None else plackett_luce.draws(weights, self.k, noise)
+            scores, weights = self._weighed(condition, useful)
+            best = [deterministic(scores, self.k)]
+            draws = best if weights is None else plackett_luce.draws(weights, self.k, noise)
             lists[condition.name] = Counter(tuple(self.doc_ids[place] for place in of) for of in draws)
         return lists
 
     def exposure(self, condition: Condition, useful: frozenset[str]) -> dict[str, float]:
         """The probability that each item is shown (Kim and Diaz 2025, Eq. 5)."""
-        best, weights = self._weighed(condition, useful)
+        scores, weights = self._weighed(condition, useful)
         if weights is None:
             chances = np.zeros(len(self.doc_ids))
-            chances[best] = 1.0
+            chances[deterministic(scores, self.k)] = 1.0
         else:
             chances = plackett_luce.inclusion(weights, self.k)
         return dict(zip(self.doc_ids, chances.tolist(), strict=True))
 
-    def _weighed(
-        self, condition: Condition, useful: frozenset[str]
-    ) -> tuple[NDArray[np.intp], Floats | None]:
-        """The places of the best k items, and the log-weights of a condition; None of one that draws nothing."""
+    def _weighed(self, condition: Condition, useful: frozenset[str]) -> tuple[Floats, Floats | None]:
+        """The scores behind a condition, and its log-weights; None of one that draws nothing."""
         retriever, alpha = condition.factors["retriever"], condition.factors["alpha"]
-        scores = (
-            plackett_luce.gold_scores([doc_id in useful for doc_id in self.doc_ids])
-            if retriever == GOLD
-            else self.scores[retriever]
-        )
-        weights = None if alpha == DETERMINISTIC else plackett_luce.log_weights(scores, alpha)
-        return deterministic(scores, self.k), weights
+        if retriever == GOLD:
+            scores = plackett_luce.gold_scores([doc_id in useful for doc_id in self.doc_ids])
+        else:
+            scores = self.scores[retriever]
+        return scores, None if alpha == DETERMINISTIC else plackett_luce.log_weights(scores, alpha)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,11 +330,10 @@ class RagDesign(Design[Read | Support]):
         for query in () if self.stops else self.queries:
             read = results.get(query.query_id)
             if read is not None and read.kept:
-                pairs = dict.fromkeys(
-                    pair for shown, output in read.lists.items() for pair in self.pairs(query, output.text, shown)
-                )  # fmt: skip
+                pairs = (self.pairs(query, output.text, shown) for shown, output in read.lists.items())
                 items = {item.doc_id: item for item in self.items(query)}
-                judging = Judging(query.query_id, items, [*pairs], judge.prompt, hypothesis)
+                each = [*dict.fromkeys(chain.from_iterable(pairs))]
+                judging = Judging(query.query_id, items, each, judge.prompt, hypothesis)
                 yield Program(probe_of(query), judging.steps)
 
     @cached_property
@@ -479,16 +472,13 @@ def scores_of(retriever: ScoringRanker, dataset: QuestionSet, queries: Sequence[
     lists = {query.query_id: dataset.candidates(query) for query in queries}
     identity = f"{retriever.identity} {questions_sha256(dataset, queries)}"
     path = cache_folder() / "scores" / f"{sha256(identity.encode()).hexdigest()[:32]}.json"
-    with suppress(OSError, ValueError, MsgspecError):  # there are none, or they are damaged
-        stored = decode(files.content(path), type=dict[str, list[float]]) if retriever.costly else {}
-        if {name: len(of) for name, of in stored.items()} == {
-            name: len(of.documents) for name, of in lists.items()
-        }:
-            return {name: np.array(of) for name, of in stored.items()}
-    searched = (
-        replace(lists[query.query_id], query=replace(query, text=dataset.searched(query)))
-        for query in queries
-    )
+    if retriever.costly:
+        with suppress(OSError, ValueError, LookupError, MsgspecError):  # there are none, or they are damaged
+            stored = decode(files.content(path), type=dict[str, list[float]])
+            if all(len(stored[name]) == len(of.documents) for name, of in lists.items()):
+                return {name: np.array(stored[name]) for name in lists}
+    texts = {query.query_id: replace(query, text=dataset.searched(query)) for query in queries}
+    searched = (replace(of, query=texts[name]) for name, of in lists.items())
     scored = zip(lists, retriever.scores_of_each(searched), strict=True)
     scores = {query_id: np.asarray(of, dtype=np.float64) for query_id, of in scored}
     if infinite := next((name for name, of in scores.items() if not np.isfinite(of).all()), None):

@@ -9,52 +9,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as Names
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import combinations
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Meta
-from numpy.typing import ArrayLike
+from msgspec import Meta, structs
 
+from llmfair.audits import scoring
 from llmfair.audits.aggregates import ALL, Inference, mean_of, numbers_of, summarise, undefined_counts
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import Condition, Outcome
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.measuring import Measuring
+from llmfair.audits.rag import results as typed
 from llmfair.audits.rag.design import (
     ATTRIBUTORS,
     CHANGE,
     DETERMINISTIC,
     DISPARITY,
     GOLD,
-    Floats,
     Policies,
     RagDesign,
     bounded,
     probe_of,
 )
-from llmfair.audits.rag.results import (
-    AlphaTest,
-    Collected,
-    Curve,
-    CurvePoint,
-    IntervalCell,
-    Intervals,
-    JudgedPairs,
-    OutputCounts,
-    RagFacts,
-    RagFinding,
-    RagResults,
-)
+from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
 from llmfair.audits.rag.settings import CITED
 from llmfair.audits.run_files import Announce
-from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts, measured_by, measures_of
+from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts
 from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io import files
@@ -91,13 +77,11 @@ def outputs_of(design: RagDesign, query: Query, read: Read, judged: Mapping[str,
     for doc_ids, output in read.lists.items():
         supported = None
         if judgement is not None:
-            pairs = {
+            of_pairs = {
                 pair: judgement.supported.get(pair) for pair in design.pairs(query, output.text, doc_ids)
             }
-            # one answer that cannot be read leaves the whole list open
-            supported = (
-                None if None in pairs.values() else frozenset(pair[0] for pair in pairs if pairs[pair])
-            )
+            if None not in of_pairs.values():  # one answer that cannot be read leaves the whole list open
+                supported = frozenset(doc_id for (doc_id, _), holds in of_pairs.items() if holds)
         credited = credit(design.meaning(query, output.text), doc_ids) if credit else supported
         further = supported if credit else None
         outputs[doc_ids] = ListSample(doc_ids, 1, output.text, output.utility, credited, further)
@@ -117,22 +101,20 @@ def observed(
     where that is so.
     """
     draws = policies.draws(conditions, useful)
-    asked_lists = {doc_ids for lists in draws.values() for doc_ids in lists}
+    lists = {doc_ids for of in draws.values() for doc_ids in of}
     if outputs is None:
-        outputs = {doc_ids: ListSample(doc_ids, 1, None, None) for doc_ids in asked_lists}
-    if not asked_lists <= outputs.keys():
+        outputs = {doc_ids: ListSample(doc_ids, 1, None, None) for doc_ids in lists}
+    if not lists <= outputs.keys():
         return {}
-    lists = {
-        name: tuple(replace(outputs[doc_ids], count=count) for doc_ids, count in of.items())
-        for name, of in draws.items()
-    }
+    # of its lists: a run folder has what was answered beside single items, too
+    ceiling = max(
+        (worth for doc_ids in lists if (worth := outputs[doc_ids].utility) is not None), default=None
+    )
     baselines = {
-        condition.factors["retriever"]: lists[condition.name][0].utility
+        condition.factors["retriever"]: outputs[next(iter(draws[condition.name]))].utility
         for condition in conditions
         if condition.factors["alpha"] == DETERMINISTIC
     }
-    # of its lists: a run folder has what was answered beside single items, too
-    utilities = [outputs[doc_ids].utility for doc_ids in asked_lists]
     return {
         condition.name: Retrieved(
             query_id=policies.query_id,
@@ -140,9 +122,11 @@ def observed(
             useful=useful,
             k=policies.k,
             exposure=policies.exposure(condition, useful),
-            lists=lists[condition.name],
+            lists=tuple(
+                replace(outputs[doc_ids], count=count) for doc_ids, count in draws[condition.name].items()
+            ),
             baseline=baselines.get(condition.factors["retriever"]),
-            ceiling=max((worth for worth in utilities if worth is not None), default=None),
+            ceiling=ceiling,
             uncredited=uncredited or Retrieved.uncredited,
         )
         for condition in conditions
@@ -190,8 +174,8 @@ def _outputs(
 ) -> Iterator[tuple[object, ...]]:
     """Of every query the outputs for labels, to which nothing is credited, then those for lists."""
     for query, read in queries:
-        lists = outputs_of(design, query, read, judged)
-        for outputs, credit in ((read.alone, {}), (read.lists, lists)):
+        of_lists = outputs_of(design, query, read, judged)
+        for outputs, credit in ((read.alone, {}), (read.lists, of_lists)):
             for doc_ids, output in outputs.items():
                 of = credit.get(doc_ids)
                 names = (
@@ -238,8 +222,29 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
     design, qrels = results.design, run.path / QRELS
     conditions = [Condition(name, (design.factors or {})[name]) for name in design.conditions]
     labels = None if qrels.is_file() and not qrels.stat().st_size else read_qrels(qrels, AGAIN)
-    scores = _read_scores(run.path / SCORES, {of.factors["retriever"] for of in conditions} - {GOLD})
-    outputs = _read_outputs(run.path / OUTPUTS, design)
+    retrievers = {of.factors["retriever"] for of in conditions} - {GOLD}
+    scores = dict[str, dict[str, dict[str, float]]]()
+    outputs, most = dict[str, dict[Shown, ListSample]](), GREATEST[design.utility]
+
+    def read_score(row: dict[str, str]) -> None:
+        of = scores.setdefault(row["query_id"], {}).setdefault(row["retriever"], {})
+        of[row["doc_id"]] = number(row["score"])
+
+    def read_output(row: dict[str, str]) -> None:
+        # where lists have one item, it was asked about for labels, too, with the same output: the list's comes second
+        doc_ids, worth = tuple(row["doc_ids"].split()), number(row["utility"])
+        credit = (
+            None if items == NOBODY else frozenset(items.split())
+            for items in (row["credited"], row.get(SUPPORTED, NOBODY))
+        )
+        if not 0 <= worth <= most:
+            raise ValueError(f"utility {worth:g} is not from 0 to {most:g}")
+        outputs.setdefault(row["query_id"], {})[doc_ids] = ListSample(
+            doc_ids, 1, row["output"], worth, *credit
+        )
+
+    read_csv(run.path / SCORES, "a score", read_score)
+    read_csv(run.path / OUTPUTS, "an output", read_output)
     dropped = sum(results.collection.dropped.values())
     queries = {name: results.chains[name].ranked - dropped for name in design.conditions}
     asked = any(queries.values())
@@ -247,13 +252,19 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
         conditions = [of for of in conditions if labels is not None or of.name != GOLD]
         queries = dict.fromkeys(queries, design.queries if labels is None else results.collection.kept)
     observations: dict[str, list[Retrieved]] = {of.name: [] for of in conditions}
-    for query_id, (doc_ids, scored) in scores.items():
+    for query_id, by_retriever in scores.items():
+        doc_ids = tuple(next(iter(by_retriever.values())))  # their order is what ties and draws go by
         unlabelled = dict.fromkeys(doc_ids, (0, 0))  # as all are of a query that is not answered yet
         grades = unlabelled if labels is None else labels.get(query_id, unlabelled)
-        if grades.keys() != {*doc_ids}:
-            raise UsageError(f"{qrels}: query '{query_id}' has other items than in {SCORES}.", AGAIN)
+        items = [grades.keys(), *(by_item.keys() for by_item in by_retriever.values())]
+        if by_retriever.keys() != retrievers or any(names != {*doc_ids} for names in items):
+            raise UsageError(
+                f"{run.path}: query '{query_id}' has other items in {QRELS} than in {SCORES}, or lacks scores.",
+                AGAIN,
+            )
         useful = frozenset(doc_id for doc_id, (grade, _) in grades.items() if grade >= 1)
         if labels is None or len(useful) >= FEWEST_USEFUL:
+            scored = {name: np.array([of[doc_id] for doc_id in doc_ids]) for name, of in by_retriever.items()}
             policies = Policies(query_id, doc_ids, scored, design.k, design.samples, design.seed)
             answers = outputs.get(query_id, {}) if asked else None
             for name, of in observed(policies, conditions, useful, answers, design.uncredited).items():
@@ -266,54 +277,6 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
                 AGAIN,
             )
     return observations
-
-
-def _read_scores(path: Path, retrievers: Names[str]) -> dict[str, tuple[Shown, dict[str, Floats]]]:
-    """Of every query its items, and their scores by retriever, each of which has to have all. Raises UsageError."""
-    rows: dict[str, dict[str, dict[str, float]]] = {}
-
-    def read_score(row: dict[str, str]) -> None:
-        of = rows.setdefault(row["query_id"], {}).setdefault(row["retriever"], {})
-        of[row["doc_id"]] = number(row["score"])
-
-    read_csv(path, "a score", read_score)
-    scores = {}
-    for query_id, of in rows.items():
-        doc_ids = tuple(next(iter(of.values())))  # their order is what ties and draws go by
-        if of.keys() != retrievers or any(by_item.keys() != {*doc_ids} for by_item in of.values()):
-            raise UsageError(
-                f"{path}: query '{query_id}' lacks scores of a retriever or of some items.", AGAIN
-            )
-        by_retriever = {
-            name: np.array([by_item[doc_id] for doc_id in doc_ids]) for name, by_item in of.items()
-        }
-        scores[query_id] = (doc_ids, by_retriever)
-    return scores
-
-
-def _read_outputs(path: Path, design: RagFacts) -> Mapping[str, Outputs]:
-    """The outputs by query and what was shown. Raises UsageError for one without such a utility, or wrongly credited.
-
-    Where lists have one item, it was asked about for labels, too, with the same output: the list's comes second.
-    """
-    outputs: dict[str, dict[Shown, ListSample]] = {}
-    most = GREATEST[design.utility]
-
-    def read_output(row: dict[str, str]) -> None:
-        doc_ids, worth = tuple(row["doc_ids"].split()), number(row["utility"])
-        credited, supported = (
-            None if items == NOBODY else frozenset(items.split())
-            for items in (row["credited"], row.get(SUPPORTED, NOBODY))
-        )
-        if stray := {*(credited or ()), *(supported or ())} - {*doc_ids}:
-            raise ValueError(f"'{min(stray)}' is credited, but was not shown")
-        if not 0 <= worth <= most:
-            raise ValueError(f"utility {worth:g} is not from 0 to {most:g}")
-        output = ListSample(doc_ids, 1, row["output"], worth, credited, supported)
-        outputs.setdefault(row["query_id"], {})[doc_ids] = output
-
-    read_csv(path, "an output", read_output)
-    return outputs
 
 
 # Figures of traffic that exists: a log of what a generator was shown and said, one request a line. No model is asked.
@@ -425,9 +388,6 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> Remeas
 AXES = ("EE-D", "EE-R", "EU")
 RAW, OF_SLOTS = "EE-D(norm=raw)", "EE-D/k'"
 """The disparity that stands beside EAE-D, whose greatest value is the same: Σ ε² over k'."""
-UNBOUNDED = (-inf, inf)
-Values = Mapping[tuple[str, str], Mapping[str, float]]
-"""Queries' own values by measure and condition; those without one are absent."""
 
 
 def firsts(measures: Sequence[Measure]) -> dict[str, str]:
@@ -458,7 +418,7 @@ def traded(
 
     `slots`: how many items of each query are shown at a time.
     """
-    measures = list(dict.fromkeys(column.measure for column in columns))
+    measures = [*dict.fromkeys(column.measure for column in columns)]
     first, draws = firsts(measures), drawing(conditions)
     disparity, relevance, utility = (first.get(name, name) for name in AXES)
     values: dict[tuple[str, str], Mapping[str, float]] = {
@@ -472,109 +432,74 @@ def traded(
     axes = [(disparity, relevance), (disparity, utility), (relevance, utility)]
     axes += [(across, first["EAR"]) for across in (disparity, relevance) if "EAR" in first]
     axes += [(OF_SLOTS, first["EAE-D"])] if "EAE-D" in first else []
-    baselines = {retriever: values.get((utility, f"{retriever}-{DETERMINISTIC}"), {}) for retriever in draws}
-    cells = tradeoff.adjusted(
-        [
-            tradeoff.cells(*_observations(values, draws[retriever], disparity, utility, of), of, level)
-            if of
-            else []
-            for retriever, of in baselines.items()
+
+    def observations(retriever: str, across: str, up: str) -> list[tuple[float, float, str]]:
+        """Both values and the query of every observation that has both."""
+        return [
+            (x, values[up, condition][query_id], query_id)
+            for condition in draws[retriever]
+            for query_id, x in values.get((across, condition), {}).items()
+            if query_id in values.get((up, condition), {})
         ]
-    )
+
+    def curve(retriever: str, across: str, up: str) -> Curve:
+        x, y, queries = _apart(observations(retriever, across, up))
+        anchors = tradeoff.anchors(x, y, queries, level) if x else []
+        line = tradeoff.line(x, y)
+        area = tradeoff.area(*tradeoff.averaged([anchors]))
+        here, there = (
+            mean_of(values.get((name, f"{retriever}-{DETERMINISTIC}"), {}).values()) for name in (across, up)
+        )
+        return Curve(
+            across=across,
+            up=up,
+            observations=len(x),
+            queries=len({*queries}),
+            slope=None if line is None else line.slope,
+            area=None if area is None else area.whole,
+            deterministic=None if here is None or there is None else (here, there),
+            points=[
+                typed.CurvePoint(
+                    at=of.disparity, observations=of.observations, mean=_figure(of.quality, bounds.get(up))
+                )
+                for of in anchors
+            ],
+        )
+
     bounds = {str(measure): measure.bounds for measure in measures}
+    baselines = {retriever: values.get((utility, f"{retriever}-{DETERMINISTIC}"), {}) for retriever in draws}
+    cells = []
+    for retriever, of in baselines.items():
+        rows = [row for row in observations(retriever, disparity, utility) if row[2] in of]
+        cells.append(tradeoff.cells(*_apart(rows), of, level) if of else [])
     return {
         "intervals": {
-            retriever: Intervals(
+            retriever: typed.Intervals(
                 disparity=disparity, utility=utility, baseline=mean_of(of.values()), cells=[*map(_cell, row)]
             )
-            for (retriever, of), row in zip(baselines.items(), cells, strict=True)
+            for (retriever, of), row in zip(baselines.items(), tradeoff.adjusted(cells), strict=True)
         },
-        "tradeoff": {
-            retriever: [
-                _curve(values, retriever, names, pair, level, bounds.get(pair[1], UNBOUNDED)) for pair in axes
-            ]
-            for retriever, names in draws.items()
-        },
-        "alpha_tests": {
-            retriever: [*_alpha_tests(values, disparity, names)] for retriever, names in draws.items()
-        },
+        "tradeoff": {retriever: [curve(retriever, *pair) for pair in axes] for retriever in draws},
     }
 
 
-def _alpha_tests(values: Values, disparity: str, conditions: Sequence[str]) -> Iterator[AlphaTest]:
-    for pair in combinations(conditions, 2):
-        before, after = (values.get((disparity, condition), {}) for condition in pair)
-        changes = [after[query_id] - before[query_id] for query_id in before if query_id in after]
-        if (difference := mean_of(changes)) is not None:
-            p = tradeoff.paired_p(changes)
-            yield AlphaTest(conditions=pair, queries=len(changes), difference=difference, p=p)
-
-
-def _observations(
-    values: Values, conditions: Sequence[str], across: str, up: str, of: Mapping[str, float] | None = None
-) -> tuple[list[float], list[float], list[str]]:
-    """Both values and the query of every observation that has both, of these queries alone where they are given."""
-    rows = [
-        (x, values[up, condition][query_id], query_id)
-        for condition in conditions
-        for query_id, x in values.get((across, condition), {}).items()
-        if query_id in values.get((up, condition), {}) and (of is None or query_id in of)
-    ]
+def _apart(rows: Sequence[tuple[float, float, str]]) -> tuple[list[float], list[float], list[str]]:
     return [x for x, _, _ in rows], [y for _, y, _ in rows], [query_id for *_, query_id in rows]
 
 
-def _curve(
-    values: Values,
-    retriever: str,
-    conditions: Sequence[str],
-    pair: tuple[str, str],
-    level: float,
-    bounds: tuple[float, float],
-) -> Curve:
-    x, y, queries = _observations(values, conditions, *pair)
-    anchors = tradeoff.anchors(x, y, queries, level) if x else []
-    line = tradeoff.line(x, y)
-    across, up = (mean_of(values.get((name, f"{retriever}-{DETERMINISTIC}"), {}).values()) for name in pair)
-    return Curve(
-        across=pair[0],
-        up=pair[1],
-        observations=len(x),
-        queries=len({*queries}),
-        slope=None if line is None else line.slope,
-        **of_points(*tradeoff.averaged([anchors])),
-        deterministic=None if across is None or up is None else (across, up),
-        points=[
-            CurvePoint(at=of.disparity, observations=of.observations, mean=_figure(of.quality, bounds=bounds))
-            for of in anchors
-        ],
-    )
+def _cell(cell: tradeoff.Cell) -> typed.IntervalCell:
+    names = ("interval", "observations", "queries", "difference", "starred", "p_student")
+    paired = None if cell.paired is None else _figure(cell.paired)
+    if paired is not None:
+        paired = structs.replace(paired, p=cell.p_paired, p_adjusted=cell.p_adjusted)
+    return typed.IntervalCell(**{name: getattr(cell, name) for name in names}, paired=paired)
 
 
-def of_points(places: ArrayLike, means: ArrayLike) -> dict[str, float | None]:
-    """The slope of points and the area below them, as fields of a curve."""
-    line, area = tradeoff.line(places, means), tradeoff.area(places, means)
-    areas = {} if area is None else {
-        "area": area.whole, "area_observed": area.observed, "low": area.low, "high": area.high,
-    }  # fmt: skip
-    absent = dict.fromkeys(("area", "area_observed", "low", "high"))
-    return {"slope_of_points": None if line is None else line.slope, **absent, **areas}
-
-
-def _cell(cell: tradeoff.Cell) -> IntervalCell:
-    names = ("interval", "observations", "queries", "difference", "starred", "p_student", "p_welch")
-    paired = None if cell.paired is None else _figure(cell.paired, cell.p_paired, cell.p_adjusted)
-    return IntervalCell(**{name: getattr(cell, name) for name in names}, paired=paired)
-
-
-def _figure(
-    of: Estimate,
-    p: float | None = None,
-    p_adjusted: float | None = None,
-    bounds: tuple[float, float] = UNBOUNDED,
-) -> Figure:
-    low = None if of.low is None else max(of.low, bounds[0])
-    high = None if of.high is None else min(of.high, bounds[1])
-    return Figure(of.value, low, high, of.n, p, p_adjusted, None, of.reason)
+def _figure(of: Estimate, bounds: tuple[float, float] | None = None) -> Figure:
+    least, most = bounds or (-inf, inf)
+    low = None if of.low is None else max(of.low, least)
+    high = None if of.high is None else min(of.high, most)
+    return Figure(of.value, low, high, of.n, None, None, None, of.reason)
 
 
 # What is concluded: whether utility is kept, of every condition that draws from a retriever.
@@ -624,17 +549,16 @@ def concluded(
                 p_adjusted=loss.p_adjusted,
                 losers=loss.losers,
             )
-
-    def with_conclusion(row: Measurement) -> Measurement:
+    rows = list(rows)
+    for place, row in enumerate(rows):
         finding = findings.get(row.condition)
         if row.query_id == ALL and row.reason == LABEL_OUTPUT:
-            return replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
-        if row.query_id == ALL and row.measure == CHANGE and finding is not None:
-            return replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
-        return row
-
-    tests = sum(finding.p is not None for finding in findings.values())
-    return [*map(with_conclusion, rows)], findings, tests
+            rows[place] = replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
+        elif row.query_id == ALL and row.measure == CHANGE and finding is not None:
+            rows[place] = replace(
+                row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion
+            )
+    return rows, findings, sum(finding.p is not None for finding in findings.values())
 
 
 def outcome_of(
@@ -645,12 +569,13 @@ def outcome_of(
     judged = {name: result for name, result in results.items() if isinstance(result, Support)}
     queries = [(query, reads[query.query_id]) for query in design.queries if query.query_id in reads]
     measured = [(query, read) for query, read in queries if read.kept and read.lists]
+    conditions, settings = design.conditions, design.settings
     observations = (
         observation
         for query, read in measured
         for observation in observed(
             design.policies(query),
-            design.conditions,
+            conditions,
             read.useful,
             outputs_of(design, query, read, judged),
             design.uncredited,
@@ -659,31 +584,34 @@ def outcome_of(
     further = lacking(design.measures)
     every = measure_each([*design.measures, *further], observations)
     columns = [column for column in every if column.measure not in further]
-    inference = Inference(level=design.settings.level, seed=design.settings.seed)
+    inference = Inference(level=settings.level, seed=settings.seed)
     rows, findings, tests = concluded(
-        design.conditions, design.facts(), columns, summarise(columns, inference), inference
+        conditions, design.facts(), columns, summarise(columns, inference), inference
     )
-    ended = sum(bool(read.lists) or not read.kept for read in reads.values())
-    chains = {condition.name: ProbeCounts(len(design.queries), ended) for condition in design.conditions}
+    ended = ProbeCounts(
+        len(design.queries), sum(bool(read.lists) or not read.kept for read in reads.values())
+    )
     sizes = {query.query_id: len(design.items(query)) for query in design.queries}
-    slots = {query_id: min(design.settings.k, size) for query_id, size in sizes.items()}
+    slots = {query_id: min(settings.k, size) for query_id, size in sizes.items()}
     kept = [(len(read.useful), sizes[read.query_id]) for read in reads.values() if read.kept]
     few = Counter(len(read.useful) for read in reads.values() if not read.kept)
     answers = [answer for of in judged.values() for answer in of.supported.values()]
-    classes: dict[str, Counter[str]] = {condition.name: Counter() for condition in design.conditions}
+    classes: dict[str, Counter[str]] = {condition.name: Counter() for condition in conditions}
     for query, read in measured:
         for name, lists in design.draws(query, read.useful).items():
             classes[name].update(read.lists[doc_ids].ended for doc_ids in lists)
     document = design.resulting(
         RagResults,
-        design.told(run, chains, failures, columns),
+        design.told(run, {condition.name: ended for condition in conditions}, failures, columns),
         {
-            name: OutputCounts(outputs=of.total(), unparseable=of.total() - of.pop("ok", 0), classes=dict(of))
+            name: typed.OutputCounts(
+                outputs=of.total(), unparseable=of.total() - of.pop("ok", 0), classes=dict(of)
+            )
             for name, of in classes.items()
         },
         findings,
-        **traded(design.conditions, every, slots, design.settings.level),
-        collection=Collected(
+        **traded(conditions, every, slots, settings.level),
+        collection=typed.Collected(
             kept=len(kept),
             dropped={str(useful): n for useful, n in sorted(few.items())},
             items=mean_of(items for _, items in kept),
@@ -692,7 +620,7 @@ def outcome_of(
         ),
         calls_made=sum(len(read.alone) + len(read.lists) for read in reads.values()) + len(answers),
         judged=design.judge
-        and JudgedPairs(
+        and typed.JudgedPairs(
             model=design.judge.spec,
             by=design.judge.by,
             asked=len(answers),
@@ -713,7 +641,7 @@ def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remea
     design = results.design
     announce(run.path / OUTPUTS)
     observations = read_observations(run)
-    measures, names = measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
+    measures, names = scoring.measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
     lists = (shown for of in observations.values() for query in of for shown in query.lists)
     if settings.measures is None and all(shown.output is None for shown in lists):
         # without labels nobody knows what is useful
@@ -724,10 +652,9 @@ def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> Remea
         ]
         names = [name for name in names if name in map(str, measures)]
     conditions = [Condition(name, design.factors[name]) for name in observations]
+    measures = bounded(measures, design.utility)
     conclude = partial(concluded, conditions, design)
-    return measured_by(
-        run, results, settings, observations, bounded(measures, design.utility), names, conclude
-    )
+    return scoring.measured_by(run, results, settings, observations, measures, names, conclude)
 
 
 # What changed from one generator to another, as far as it does not hang on which items each of them finds useful.

@@ -81,9 +81,8 @@ class CurvePoint(JsonObject, frozen=True, kw_only=True):
 class Curve(JsonObject, frozen=True, kw_only=True):
     """One measure over another, of the lists that one retriever drew: an observation is a query under one alpha.
 
-    `slope` of the least-squares line over observations, `slope_of_points` over the points. `area` below the points from
-    0 to 1, their ends held constant, `area_observed` from the `low`est to the `high`est. `deterministic`: where the one
-    list by score is.
+    `slope` of the least-squares line over observations. `area` below the points from 0 to 1, their ends held constant.
+    `deterministic`: where the one list by score is.
     """
 
     across: str
@@ -91,11 +90,7 @@ class Curve(JsonObject, frozen=True, kw_only=True):
     observations: Count
     queries: Count
     slope: float | None
-    slope_of_points: float | None
     area: float | None
-    area_observed: float | None
-    low: Share | None
-    high: Share | None
     deterministic: tuple[float, float] | None
     points: Sequence[CurvePoint]
 
@@ -103,7 +98,7 @@ class Curve(JsonObject, frozen=True, kw_only=True):
 class IntervalCell(JsonObject, frozen=True, kw_only=True):
     """The observations of one interval of disparity beside the one list by score.
 
-    `difference` of the pooled means, with the p of the unpaired tests; starred: Student's p below 0.05. `paired`: each
+    `difference` of the pooled means, with the p of the unpaired test; starred: Student's p below 0.05. `paired`: each
     query's mean in the interval less its own baseline; p adjusted (Holm) over the intervals of all retrievers.
     """
 
@@ -113,7 +108,6 @@ class IntervalCell(JsonObject, frozen=True, kw_only=True):
     difference: float | None
     starred: bool
     p_student: Share | None
-    p_welch: Share | None
     paired: Figure | None
 
 
@@ -134,16 +128,6 @@ class JudgedPairs(JsonObject, frozen=True, kw_only=True):
     asked: Count
     supported: Count
     unparseable: Count
-
-
-class AlphaTest(JsonObject, frozen=True, kw_only=True):
-    """Whether two alphas of a retriever differ in disparity: the mean `difference` of the second from the first, paired
-    by query, and the p of a t test."""
-
-    conditions: tuple[str, str]
-    queries: Count
-    difference: float
-    p: Share | None
 
 
 class RagFinding(Finding, frozen=True, kw_only=True):
@@ -167,7 +151,7 @@ class RagFinding(Finding, frozen=True, kw_only=True):
 class RagResults(Results, frozen=True, kw_only=True):
     """llmfair rag; results.json of its run folder.
 
-    By retriever: utility by interval of disparity, what fairer lists cost (`tradeoff`), and tests of every two alphas.
+    By retriever: utility by interval of disparity, and what fairer lists cost (`tradeoff`).
     """
 
     task: Literal["rag"]
@@ -176,7 +160,6 @@ class RagResults(Results, frozen=True, kw_only=True):
     collection: Collected
     intervals: Mapping[str, Intervals] = {}
     tradeoff: Mapping[str, Sequence[Curve]] = {}
-    alpha_tests: Mapping[str, Sequence[AlphaTest]] = {}
     judged: JudgedPairs | None = None
     calls_made: Count
     answers: Mapping[str, OutputCounts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -13,8 +14,8 @@ from msgspec import structs
 from llmfair.asking.journal import completion_of
 from llmfair.audits.aggregates import mean_of
 from llmfair.audits.documents import ComparisonRun
-from llmfair.audits.rag.design import DETERMINISTIC, DISPARITY, GOLD, SPREAD, queries_for
-from llmfair.audits.rag.measure import OF_SLOTS, of_points
+from llmfair.audits.rag.design import CHANGE, DETERMINISTIC, DISPARITY, GOLD, SPREAD, queries_for
+from llmfair.audits.rag.measure import OF_SLOTS
 from llmfair.audits.rag.results import Curve, CurvePoint, Intervals, RagFinding, RagResults
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import plain_name
@@ -148,8 +149,6 @@ Named = dict[str, str]
 """What a row is of, by the head of its column: a retriever; of several runs the generator, too."""
 Costs = Sequence[tuple[Named, Intervals, Sequence[Curve]]]
 NONE = "–"
-APART = 0.01
-"""Of the paper's tests of alphas."""
 
 
 def number_text(value: float | None, form: str = ".4f") -> str:
@@ -159,18 +158,6 @@ def number_text(value: float | None, form: str = ".4f") -> str:
 def collection_table(results: RagResults) -> Table:
     """Which queries the figures speak of; beside the share of useful items what lists drawn at random have of them."""
     queries, figures = results.collection, results.by_key()
-    tests = {
-        name: [of.p for of in tests if of.p is not None]
-        for name, tests in results.alpha_tests.items()
-        if tests
-    }
-    sentences = (
-        f"{name}: {sum(p < APART for p in of)} of {count(len(of), 'pair')} of alphas differ in disparity (t test "
-        f"paired by query, p below {APART:g})"
-        if of
-        else f"{name}: too few queries to test whether alphas differ in disparity"
-        for name, of in tests.items()
-    )
     row = {
         "queries kept": f"{queries.kept:,}",
         "dropped: no useful item": f"{queries.dropped.get('0', 0):,}",
@@ -184,7 +171,7 @@ def collection_table(results: RagResults) -> Table:
             if factors["alpha"] == 0
         },
     }
-    return Table.of_texts("Collection: means over the queries kept", [row], *sentences)
+    return Table.of_texts("Collection: means over the queries kept", [row])
 
 
 def tradeoff_tables(costs: Costs) -> Iterator[Table]:
@@ -192,8 +179,8 @@ def tradeoff_tables(costs: Costs) -> Iterator[Table]:
     intervals = [(name, of) for name, of, _ in costs if of.cells]
     if intervals:
         disparity, utility = intervals[0][1].disparity, intervals[0][1].utility
-        paired = [interval.paired for _, of in intervals for interval in of.cells]
-        tested = [change for change in paired if change is not None and change.p_adjusted is not None]
+        changes = [cell.paired for _, of in intervals for cell in of.cells]
+        tested = [change for change in changes if change is not None and change.p_adjusted is not None]
         differ = [change.value or 0 for change in tested if (change.p_adjusted or 0) < STARRED]
         ups, downs = sum(value > 0 for value in differ), sum(value < 0 for value in differ)
         of_all = count(len(tested), "interval differs", "intervals differ")
@@ -201,7 +188,7 @@ def tradeoff_tables(costs: Costs) -> Iterator[Table]:
         yield Table.of_texts(
             f"Change of {utility} by interval of {disparity}; paired by query "
             + (f"{len(differ)} of {of_all}{ways}" if tested else "nothing can be tested"),
-            (name | change for name, of in intervals for change in interval_rows(of)),
+            (name | row for name, of in intervals for row in interval_rows(of)),
             f"pooled, as in the paper: mean {utility} of the observations in the interval less that of the one list by "
             f"score, over all queries; * unpaired p below {STARRED:g} (Student), which takes observations of one query "
             "for independent",
@@ -210,49 +197,39 @@ def tradeoff_tables(costs: Costs) -> Iterator[Table]:
     curves = [(name, of[0]) for name, _, of in costs if of and of[0].points]
     if curves:
         across, up = curves[0][1].across, curves[0][1].up
+        rows = (
+            name
+            | {
+                "slope": number_text(curve.slope),
+                "area": number_text(curve.area),
+                "observations": f"{curve.observations:,} ({count(curve.queries, 'query', 'queries')})",
+            }
+            for name, curve in curves
+        )
         yield Table.of_texts(
             f"{up} over {across}: slope and area",
-            (name | slopes(curve) for name, curve in curves),
+            rows,
             "observation: a query under an alpha, without the one list by score; slope: of the least-squares line over "
-            "all",
-            f"means: of the observations nearest to 0, 0.2 … 1 of {across}; area: below them by trapezoid, from 0 to 1 "
-            "with constant ends, and over the range of those that are there; the paper defines neither slope nor area",
+            f"all; area: by trapezoid below the means of the observations nearest to 0, 0.2 … 1 of {across}, with "
+            "constant ends; the paper defines neither",
         )
 
 
 def interval_rows(of: Intervals) -> Iterator[Named]:
     """Table 2, a row an interval that has observations: pooled and unpaired as in the paper, and paired by query."""
-    for row in of.cells:
-        if row.difference is not None and (change := row.paired) is not None:
+    for each in of.cells:
+        if each.difference is not None and (change := each.paired) is not None:
             limits = "" if change.low is None else f" [{change.low:+z.3f}, {change.high:+z.3f}]"
-            tests = {
-                "p": change.p,
-                "p (Holm)": change.p_adjusted,
-                "p (Welch)": row.p_welch,
-                "p (Student)": row.p_student,
-            }
+            tests = {"p": change.p, "p (Holm)": change.p_adjusted, "p (Student)": each.p_student}
             yield {
                 f"{of.utility} of the one list": number_text(of.baseline, ".3f"),
-                "interval": row.interval,
-                "observations": f"{row.observations:,}",
-                "queries": f"{row.queries:,}",
-                "pooled": f"{row.difference:+z.3f}{'*' * row.starred}",
+                "interval": each.interval,
+                "observations": f"{each.observations:,}",
+                "queries": f"{each.queries:,}",
+                "pooled": f"{each.difference:+z.3f}{'*' * each.starred}",
                 "paired": number_text(change.value, "+z.3f") + limits,
                 **{head: "" if p is None else p_text(p) for head, p in tests.items()},
             }
-
-
-def slopes(curve: Curve) -> Named:
-    """Table 1: how one measure rises with another, and the area below it."""
-    queries = count(curve.queries, "query", "queries")
-    return {
-        "slope": number_text(curve.slope),
-        "area": number_text(curve.area),
-        "slope of means": number_text(curve.slope_of_points),
-        "area observed": number_text(curve.area_observed),
-        "range": "" if curve.low is None else f"{curve.low:g}–{curve.high:g}",
-        "observations": f"{curve.observations:,} ({queries})" if curve.observations else "",
-    }
 
 
 # The verdict of an audit of a generator: the fairest setting whose utility is kept, and what fairness costs.
@@ -271,45 +248,62 @@ TO_CHANGE = {
 def rag_verdict(conclusions: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
     cases = [(case, case.finding) for case in cases_of(conclusions) if isinstance(case.finding, RagFinding)]
-    by_conclusion = {
-        conclusion: [case for case in cases if case[1].conclusion == conclusion] for conclusion in Conclusion
-    }
-    if within := by_conclusion[Conclusion.WITHIN]:
-        fairest = min(within, key=lambda case: case[1].disparity or 0.0)
+
+    def concluded(conclusion: Conclusion) -> list[tuple[Case, RagFinding]]:
+        return [case for case in cases if case[1].conclusion == conclusion]
+
+    def disparity(case: tuple[Case, RagFinding]) -> float:
+        return case[1].disparity or 0.0
+
+    if within := concluded(Conclusion.WITHIN):
+        fairest = min(within, key=disparity)
         return verdict_on(*fairest, KEPT, "{} is the fairest setting whose utility is kept")
-    if inconclusive := by_conclusion[Conclusion.INCONCLUSIVE]:
+    if inconclusive := concluded(Conclusion.INCONCLUSIVE):
         case, finding = max(inconclusive, key=lambda case: (case[1].reason != "larger_alpha", case[1].lower))
-        why = (
-            in_words(finding.reason, finding.measure)
-            if finding.reason
-            else "more than the margin may be lost"
-        )
+        why = in_words(finding.reason, CHANGE) if finding.reason else "more than the margin may be lost"
         return verdict_on(case, finding, INCONCLUSIVE, f"whether {{}} keeps its utility is open, as {why}")
-    if outside := by_conclusion[Conclusion.OUTSIDE]:
-        least = max(outside, key=lambda case: case[1].disparity or 0.0)
+    if outside := concluded(Conclusion.OUTSIDE):
+        least = max(outside, key=disparity)
         return verdict_on(
             *least, LOST, "{} is the least fair of the settings drawn, and loses utility even so"
         )
+    reason = str(cases[0][1].reason if cases else "no_useful_items")
+    sentence = f"nothing can be said of what fairness costs: {in_words(reason, CHANGE)}"
+    advice = advice_of(conclusions, TO_CHANGE.get(reason, LOOK))
     if not cases and conclusions.run is None:
         sentence = "a log says how unequally items were shown, not what fairer lists would have cost"
         advice = "llmfair rag asks the generator about fairer lists of the same items"
-        return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence, next=advice)
-    reason = str(cases[0][1].reason if cases else "no_useful_items")
-    why, advice = in_words(reason, "EU-change"), advice_of(conclusions, TO_CHANGE.get(reason, LOOK))
-    if not cases and not conclusions.complete:
-        why, advice = "not all questions are answered yet", by_way(conclusions, UNFINISHED, "unfinished")
-    sentence = f"nothing can be said of what fairness costs: {why}"
+    elif not cases and not conclusions.complete:
+        sentence = "nothing can be said of what fairness costs: not all questions are answered yet"
+        advice = by_way(conclusions, UNFINISHED, "unfinished")
     return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence, next=advice)
 
 
 def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> RunVerdict:
-    """The verdict that speaks of one alpha of a retriever, which the sentence has a place for."""
+    """The verdict that speaks of one alpha of a retriever, which the sentence has a place for: how unequally items are
+    shown beside the one list by score, how utility changes, and which loss is ruled out."""
     conclusions, figure = case.facts, case.figure or absent_row(finding.measure, case.key)
-    unfinished = "" if conclusions.complete else "; not all questions are answered yet"
-    figures = f"{spread_text(case, finding)}{change_text(case, finding)}"
+    measure = next((name for name in conclusions.measures if _name(name) == DISPARITY), DISPARITY)
+    text = (
+        f"{sentence.format(case.key)}: expected exposure disparity {measure} {finding.disparity or 0.0:.3f}"
+    )
+    alone = (measure, f"{case.key.rpartition('-')[0]}-{DETERMINISTIC}")
+    if (baseline := value_of(conclusions.figures.get(alone))) is not None:
+        text += f", where the one list by score has {baseline.value:g}"
+    if figure.value is not None and finding.lower is not None:
+        margin, level = finding.margin, f"{conclusions.level * 100:g} %"
+        text += f"; utility changes by {figure.value:+.3f}"
+        if figure.low is not None and figure.high is not None and figure.low < figure.high:
+            text += f" ({level} CI {figure.low:+.3f} to {figure.high:+.3f})"
+        text += f"; {finding.losers or 'none'} of {case.counted} lost more than {margin:g}"
+        if finding.conclusion != Conclusion.OUTSIDE and finding.lower < -margin:
+            text += f", and a mean loss of {-finding.lower:.3f} is not ruled out"
+        elif finding.conclusion != Conclusion.OUTSIDE:
+            more = f"of more than {-finding.lower:.3f} " if finding.lower < 0 else ""
+            text += f", and a mean loss {more}is ruled out at {level}"
     return RunVerdict(
         status=status,
-        sentence=f"{sentence.format(case.key)}: {figures}{unfinished}",
+        sentence=text + ("" if conclusions.complete else "; not all questions are answered yet"),
         next=next_step(case, finding),
         condition=case.key.condition,
         measure=finding.measure,
@@ -320,37 +314,9 @@ def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> R
     )
 
 
-def spread_text(case: Case, finding: RagFinding) -> str:
-    """How unequally items are shown beside the one list by score, by the measure that the table has."""
-    conclusions = case.facts
-    measure = next((name for name in conclusions.measures if _name(name) == DISPARITY), DISPARITY)
-    baseline = value_of(conclusions.figures.get((measure, f"{case.key.rpartition('-')[0]}-{DETERMINISTIC}")))
-    beside = f", where the one list by score has {baseline.value:g}" if baseline else ""
-    return f"expected exposure disparity {measure} {finding.disparity or 0.0:.3f}{beside}"
-
-
-def change_text(case: Case, finding: RagFinding) -> str:
-    """The estimate with its interval, how many queries lost more than the margin, and which loss is ruled out."""
-    figure = case.figure
-    if figure is None or figure.value is None or finding.lower is None:
-        return ""
-    margin, level = finding.margin, f"{case.facts.level * 100:g} %"
-    change = f"; utility changes by {figure.value:+.3f}"
-    if figure.low is not None and figure.high is not None and figure.low < figure.high:
-        change += f" ({level} CI {figure.low:+.3f} to {figure.high:+.3f})"
-    change += f"; {finding.losers or 'none'} of {case.counted} lost more than {margin:g}"
-    if finding.conclusion == Conclusion.OUTSIDE:
-        return change
-    if finding.lower < -margin:
-        return f"{change}, and a mean loss of {-finding.lower:.3f} is not ruled out"
-    more = f"of more than {-finding.lower:.3f} " if finding.lower < 0 else ""
-    return f"{change}, and a mean loss {more}is ruled out at {level}"
-
-
 def next_step(case: Case, finding: RagFinding) -> str:
     """How to hold a build to it, or what would settle it."""
-    conclusions = case.facts
-    margin, worst, alpha = finding.margin, finding.worst_loss, 1 - conclusions.level
+    conclusions, margin, worst = case.facts, finding.margin, finding.worst_loss
     if not conclusions.complete:
         return by_way(conclusions, UNFINISHED, "unfinished")
     if finding.conclusion == Conclusion.WITHIN:
@@ -359,16 +325,11 @@ def next_step(case: Case, finding: RagFinding) -> str:
         return f"hold a build to it: {again} --require {gate} --require-interval"
     closer = "larger --alpha cost less utility"
     if finding.conclusion == Conclusion.INCONCLUSIVE:
-        enough, n = (
-            fewest_queries(margin, worst, alpha, SPREAD * worst),
-            None if case.figure is None else case.figure.n,
-        )
-        settled = enough is not None and n is not None and n >= enough
-        more = (
-            "more queries rule smaller losses out"
-            if settled
-            else queries_for(margin, worst, conclusions.level)
-        )
+        enough = fewest_queries(margin, worst, 1 - conclusions.level, SPREAD * worst)
+        n = 0 if case.figure is None else case.figure.n or 0
+        more = queries_for(margin, worst, conclusions.level)
+        if enough is not None and n >= enough:
+            more = "more queries rule smaller losses out"
         closer = f"{more}; {closer}"
     return by_way(conclusions, closer, "alpha")
 
@@ -405,24 +366,21 @@ def curve_plots(of_names: Curves, means: str, by: str = "", ending: str = "") ->
     """
     looks = palette([*of_names])
     for pair, (file, title, beginning) in FIGURES.items():
-        curves_of = {
-            name: curve
-            for name, of in of_names.items()
-            for curve in of
-            if curve.points and (_name(curve.across), _name(curve.up)) == pair
-        }
-        if curves_of:
-            axes = next((curve.across, curve.up) for curve in curves_of.values())
-            lines = [
-                Line(
-                    name,
-                    looks[name],
-                    _points((of.at, of.mean) for of in curve.points if _enough(of)),
-                    curve.deterministic,
-                    _points((of.at, of.mean) for of in curve.points if not _enough(of)),
+        lines, axes = list[Line](), pair
+        for name, curve in ((name, curve) for name, of in of_names.items() for curve in of):
+            if curve.points and (_name(curve.across), _name(curve.up)) == pair:
+                # of means over several retrievers nobody says how many queries they have
+                through, off = (
+                    _points(
+                        (of.at, of.mean)
+                        for of in curve.points
+                        if ((of.mean.n or inf) < FEWEST_QUERIES) == few
+                    )
+                    for few in (False, True)
                 )
-                for name, curve in curves_of.items()
-            ]  # fmt: skip
+                lines.append(Line(name, looks[name], through, curve.deterministic, off))
+                axes = axes if len(lines) > 1 else (curve.across, curve.up)
+        if lines:
             diagonal = pair[0] == OF_SLOTS
             marks = " Dashed: credit as unequal as exposure." * diagonal + " Hollow: the one list by score."
             sentence = (
@@ -430,11 +388,6 @@ def curve_plots(of_names: Curves, means: str, by: str = "", ending: str = "") ->
                 f"0, 0.2 … 1, {means}; off the line: of fewer than {FEWEST_QUERIES} queries.{marks}"
             )
             yield curves(lines, axes, title + by, sentence, file + ending, ANCHORS, diagonal)
-
-
-def _enough(point: CurvePoint) -> bool:
-    """Whether a line may go through a mean; of means over several retrievers or generators it does."""
-    return point.mean.n is None or point.mean.n >= FEWEST_QUERIES
 
 
 def _name(measure: str) -> str:
@@ -520,19 +473,12 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
 
 
 def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-    """A line a generator, and where there are several retrievers a line a retriever: means of the others' means."""
-    of_runs = {name: of.tradeoff for name, of in _results(group).items()}
-    retrievers = list(dict.fromkeys(retriever for of in of_runs.values() for retriever in of))
-    several = len(retrievers) > 1
+    """A line a generator, over several retrievers the mean of their means."""
+    runs = {name: of.tradeoff for name, of in _results(group).items() if name in group.drawn}
+    several = len({retriever for of in runs.values() for retriever in of}) > 1
     means = "averaged over retrievers" if several else WITH_INTERVALS
-    by_generator = {name: averaged([*of.values()]) for name, of in of_runs.items() if name in group.drawn}
+    by_generator = {name: averaged([*of.values()]) for name, of in runs.items()}
     yield from curve_plots(by_generator, means, " by generator" * several, f"-{number}")
-    if several:
-        by_retriever = {
-            name: averaged([of[name] for of in of_runs.values() if name in of]) for name in retrievers
-        }
-        means = "averaged over generators" if len(of_runs) > 1 else WITH_INTERVALS
-        yield from curve_plots(by_retriever, means, " by retriever", f"-{number}-retrievers")
 
 
 def group_tables(group: Group) -> Iterator[Table]:
@@ -572,21 +518,16 @@ def averaged(of_names: Sequence[Sequence[Curve]]) -> list[Curve]:
 
 def _mean(of: Sequence[Curve]) -> Curve:
     points = [(point.at, point.mean.value) for curve in of for point in curve.points]
-    places = (
-        (at, mean_of(value for place, value in points if place == at)) for at in sorted({*dict(points)})
-    )
-    means = {at: mean for at, mean in places if mean is not None}
+    means = {at: mean_of(value for place, value in points if place == at) for at in sorted({*dict(points)})}
     ends = [curve.deterministic for curve in of if curve.deterministic is not None]
     across, up = (mean_of(end[axis] for end in ends) for axis in (0, 1))
     return structs.replace(
         of[0],
-        observations=sum(curve.observations for curve in of),
-        slope=None,
-        **of_points([*means], [*means.values()]),
         deterministic=None if across is None or up is None else (across, up),
         points=[
             CurvePoint(at=at, observations=0, mean=Figure(mean, None, None, None, None, None, None, None))
             for at, mean in means.items()
+            if mean is not None
         ],
     )
 
