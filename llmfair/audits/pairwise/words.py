@@ -121,12 +121,12 @@ def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
 def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
     """Where the odds of a relevance stratum lie."""
     text, why = finding.conclusion.replace("_", " "), in_words(finding.reason, finding.measure)
-    if finding.bound is not None:
-        text += f", odds {phrases.bound_text(*finding.bound.limits, band)} ({why})"
-    elif finding.reason is not None:
+    if finding.reason is not None and finding.bound is None:
         text += f": {why}"
     elif finding.conclusion == "outside" and row is not None and row.value is not None:
         text += f": {words.protected if row.value > 1 else words.unprotected} items are preferred"
+    if finding.bound is not None:
+        text += f", odds {phrases.bound_text(*finding.bound.limits, band)} ({why})"
     if row is not None and finding.conclusion in ("within", "inconclusive"):
         text += phrases.differs_text(row.p_adjusted, row.low, row.high, level)
     return text

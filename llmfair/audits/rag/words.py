@@ -24,7 +24,7 @@ from llmfair.nouns import Conclusion
 from llmfair.rankers.reader import read_support
 from llmfair.report.figures import COST, value_of
 from llmfair.report.groups import Group
-from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
+from llmfair.report.phrases import FEWEST_QUERIES, conclusion_text, percent
 from llmfair.report.plots.base import Plot, palette
 from llmfair.report.plots.ratios import Line, Value, curves, scattered
 from llmfair.report.section import Section
@@ -153,25 +153,6 @@ NONE = "–"
 
 def number_text(value: float | None, form: str = ".4f") -> str:
     return NONE if value is None else format(value, form)
-
-
-def collection_table(results: RagResults) -> Table:
-    """Which queries the figures speak of; beside the share of useful items what lists drawn at random have of them."""
-    queries, figures = results.collection, results.by_key()
-    row = {
-        "queries kept": f"{queries.kept:,}",
-        "dropped: no useful item": f"{queries.dropped.get('0', 0):,}",
-        "dropped: one": f"{queries.dropped.get('1', 0):,}",
-        "items n": number_text(queries.items, ".1f"),
-        "useful m": number_text(queries.useful, ".1f"),
-        "m/n": number_text(queries.useful_share, ".3f"),
-        **{
-            f"EE-R of {name}": cell(figures.get(("EE-R", name)))
-            for name, factors in (results.design.factors or {}).items()
-            if factors["alpha"] == 0
-        },
-    }
-    return Table.of_texts("Collection: means over the queries kept", [row])
 
 
 def tradeoff_tables(costs: Costs) -> Iterator[Table]:
@@ -450,14 +431,14 @@ def _slots(results: RagResults) -> Iterator[Plot]:
 
 
 def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Section:
-    """Every setting, the queries, utility by interval of disparity, slope and area; and the figures."""
+    """Every setting, utility by interval of disparity, slope and area; and the figures."""
     design = results.design
     costs = [
         ({"retriever": name}, of, results.tradeoff.get(name, ())) for name, of in results.intervals.items()
     ]
     return Section(
         table=rag_table(results),
-        more=[collection_table(results), *tradeoff_tables(costs)],
+        more=[*tradeoff_tables(costs)],
         plots=list(rag_plots(results, folder)),
         words=METHOD,
         facts=[

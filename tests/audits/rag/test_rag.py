@@ -1,21 +1,33 @@
-"""`llmfair rag` from end to end, offline: labels, lists, outputs, figures; kept, resumed, checked, measured again."""
+"""`llmfair rag` from end to end: labels, lists, outputs, figures; kept, resumed, judged, stopped, measured again."""
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
-from llmfair.audits.rag.design import bounded
-from llmfair.audits.rag.settings import Utility
+from llmfair.audits.rag import design
+from llmfair.audits.rag.design import bounded, cited, held, without_markers
+from llmfair.audits.rag.settings import RagSettings, Utility
+from llmfair.checkpoints import find_checkpoint, tokenizer_of
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.texts import UTILITIES
-from tests.cli.command import Outcome, llmfair, table
+from llmfair.nouns import Document
+from tests import models
+from tests.batch_server import BatchServer
+from tests.batch_server import unwaiting as unwaiting
+from tests.cli.command import Outcome, llmfair, only_run, refuses, table
+from tests.cli.command import ran as done
 from tests.folders import write
+from tests.models import one_thread as one_thread
+from tests.servers import Reply, Server
 
 QUICK = ("rag", "-q", "--no-report", "--no-cache")
 
@@ -64,9 +76,26 @@ def corpus(
     return folder
 
 
+def items_of(name: str, *texts: str, gold: str = "one") -> Path:
+    """One question, whose items have these texts."""
+    items = [{"id": f"{name}{n}", "text": text} for n, text in enumerate(texts)]
+    return questions({"id": "q", "input": "one?", "gold": gold, "items": items})
+
+
+def told(folder: str | Path, name: str = "results") -> Any:
+    return json.loads(Path(folder, f"{name}.json").read_text())
+
+
+def journal(folder: str | Path, name: str = "journal") -> list[dict[str, Any]]:
+    lines = Path(folder, f"{name}.jsonl").read_text().splitlines()
+    return [row for line in lines if "key" in (row := json.loads(line))]
+
+
 def test_what_is_known_beforehand_is_found() -> None:
-    """The one list by score always shows the same items, alpha 0 all alike; useful items alone give the right answer."""
-    ran("--alpha", "0,4", "-o", "run", "--measures", "EE-D,EE-D(norm=raw),EE-R,EU,EU-change")
+    """The one list by score always shows the same items, alpha 0 all alike; useful items alone give the right answer.
+
+    The answers of eight queries scatter so widely that a plain interval of accuracy passes 1."""
+    ran("--alpha", "0,4", "-o", "run", "--measures", "EE-D,EE-D(norm=raw),EE-R,EU,EU-change,EU(norm=ceiling)")
     assert value("run", "bm25-deterministic", "EE-D") == 1
     assert value("run", "bm25-0", "EE-D") == pytest.approx(0, abs=1e-9)
     assert value("run", "bm25-0", "EE-D(norm=raw)") == pytest.approx(25 / 20, abs=1e-9)
@@ -74,27 +103,25 @@ def test_what_is_known_beforehand_is_found() -> None:
     assert value("run", "bm25-0", "EU") < value("run", "gold", "EU")
     assert value("run", "bm25-deterministic", "EU-change") == 0
     assert rows("run")["bm25-4", "EE-D", "", "all"]["alpha"] == "4.0"
+    limits = [row for row in rows("run").values() if row["low"] and row["measure"] != "EE-D(norm=raw)"]
+    assert all((-1 if row["measure"] == "EU-change" else 0) <= float(row["low"]) for row in limits)
+    assert all(float(row["high"]) <= 1 for row in limits)
 
 
 def test_a_stopped_run_goes_on_and_ends_as_an_undisturbed_one() -> None:
     ran("-o", "whole")
     ran("-o", "parts", "--max-calls", "300", code=3)
-    ran("-o", "parts", "--max-calls", "300", code=3)
+    assert done("score", "parts", "--no-report").out, "half a run has figures"
     ran("-o", "parts")
     for path in Path("whole").rglob("*"):
         if path.is_file() and path.name not in ("manifest.json", "journal.jsonl", ".lock"):
             ours, theirs = (Path("parts") / path.relative_to("whole")).read_text(), path.read_text()
             assert ours.replace("parts", "whole") == theirs, path
-    asked = [json.loads(line)["key"] for line in Path("parts/journal.jsonl").read_text().splitlines()[1:]]
+    asked = [row["key"] for row in journal("parts")]
     assert len(asked) == len({*asked}), "nothing is asked twice"
-
-
-@pytest.mark.whole
-def test_the_journal_gives_the_files_and_the_files_the_figures() -> None:
-    ran("-o", "run", "--alpha", "1,8")
-    assert llmfair("runs", "check", "run").code == 0
-    Path("run/outputs.csv").write_text(Path("run/outputs.csv").read_text().replace("tender", "tense"))
-    assert llmfair("runs", "check", "run").code != 0
+    assert llmfair("runs", "check", "whole").code == 0
+    Path("whole/outputs.csv").write_text(Path("whole/outputs.csv").read_text().replace("tender", "tense"))
+    assert llmfair("runs", "check", "whole").code != 0
 
 
 @pytest.mark.whole
@@ -127,26 +154,10 @@ def test_profiles_shorter_than_the_list_and_profiles_of_useful_items_alone() -> 
     assert exposure["bm25-1", "EE-D", "", "q1"]["reason"] == "degenerate"
 
 
-@pytest.mark.whole
-def test_intervals_end_where_their_figures_do() -> None:
-    """The answers of eight queries scatter so widely that a plain interval of accuracy passes 1."""
-    ran("-o", "run", "--measures", "EE-D,EU,EU-change,EU(norm=ceiling)")
-    of_all = [row for row in rows("run").values() if row["query_id"] == "all" and row["low"]]
-    least = {"EU-change": -1.0}
-    assert all(least.get(row["measure"], 0) <= float(row["low"]) for row in of_all)
-    assert all(float(row["high"]) <= 1 for row in of_all)
-    again = llmfair("score", "run", "-o", "again", "--no-report", "-q")
-    assert again.code == 0, again.err
-    assert float(rows("again")["bm25-deterministic", "EU", "", "all"]["high"]) <= 1
-
-
-def test_every_utility_can_be_chosen() -> None:
+def test_utilities_have_names_and_bounds() -> None:
     assert {*get_args(Utility)} == {*UTILITIES}
-
-
-def test_of_ratings_utility_goes_further() -> None:
     (eu, change, ceiling) = bounded(parse_measures("EU,EU-change,EU(norm=ceiling)"), "mae")
-    assert [one.definition.bounds for one in (eu, change, ceiling)] == [(0, 4), (-4, 4), (0, 1)]
+    assert [measure.definition.bounds for measure in (eu, change, ceiling)] == [(0, 4), (-4, 4), (0, 1)]
     (raw, unknown) = bounded(parse_measures("EE-D(norm=raw),EU"), "of another package")
     assert raw.definition.bounds[1] == unknown.definition.bounds[1] == math.inf
 
@@ -154,31 +165,32 @@ def test_of_ratings_utility_goes_further() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (("--alpha", "nan"), "--alpha"),
-        (("--retriever", "bm25", "--retriever", "bm25"), "--retriever"),
-        (("--utility", "accurracy"), "--utility"),
-        (("--useful", "qrels"), "qrels"),
-        (("-d", "sample"), "no questions with answers"),
-        (("-m", "fake:biased"), "does not answer such questions"),
-        (("--require", "P@20>=0.5"), "measure of lists"),
+        ("--alpha nan", "--alpha"),
+        ("--retriever bm25 --retriever bm25", "--retriever"),
+        ("--utility accurracy", "--utility"),
+        ("--useful qrels", "qrels"),
+        ("--useful nowhere.tsv", "there is no such file"),
+        ("-d sample", "no questions with answers"),
+        ("--require P@20>=0.5", "measure of lists"),
+        ("--stop-after labels --require EU>=0", "--stop-after ends before there is anything for --require"),
+        ("--backend-arg num_beams=4", "fake:reader cannot do --backend-arg"),
+        ("--attribution overlab", "Did you mean 'overlap'?"),
+        ("--attribution openay:x", "--attribution openay:x is unknown."),
+        ("--attribution fake:redaer", "no simulated model 'fake:redaer'"),
+        ("--attribution cited,overlap", "--attribution overlap is unknown"),
+        ("--attribution cited --prompt rag/lamp-7", "prompt prompts/rag/lamp-7.toml numbers no items"),
+        ("--measures EE-D,EAR(by=nli)", "--measures EAR(by=nli): answers are credited by overlap here"),
+        ("--measures EAR(by=nli) --attribution none", "answers are credited by nobody here"),
     ],
 )
-def test_bad_settings_are_one_sentence(given: tuple[str, ...], says: str) -> None:
-    found = llmfair("rag", *given)
-    assert found.code in (1, 2) and says in found.err and "Traceback" not in found.err
-    if "-m" not in given:
-        assert found.code == 2 and not Path("runs").exists()
+def test_bad_settings_are_one_sentence_before_anything_is_asked(given: str, says: str) -> None:
+    refuses(says, "rag", *given.split())
+    assert not Path("runs").exists()
 
 
-def test_the_verdict_has_the_disparity_of_its_table() -> None:
-    """Of five items always shown the sum of squares is 5."""
-    ran("-o", "run", "--alpha", "4", "--measures", "EU-change,EE-D(norm=raw)")
-    results = json.loads(Path("run/results.json").read_text())
-    assert results["findings"]["bm25-4"]["disparity"] == value("run", "bm25-4", "EE-D(norm=raw)")
-    beside = (
-        f"EE-D(norm=raw) {value('run', 'bm25-4', 'EE-D(norm=raw)'):.3f}, where the one list by score has 5"
-    )
-    assert beside in results["verdict"]["sentence"]
+def test_a_right_answer_is_no_marker() -> None:
+    given = ("--attribution", "cited", "-d", items_of("d", "one", gold="[1]"))
+    refuses("query 'q' lacks a right answer without a number as in [1]", "rag", *given)
 
 
 def test_a_gate_takes_the_limit_that_rare_losses_cannot_pass() -> None:
@@ -202,12 +214,6 @@ def test_alphas_are_tested_from_the_largest() -> None:
     assert found["findings"]["bm25-4"]["lower"] == pytest.approx(-0.528, abs=5e-4)
 
 
-def test_a_plan_says_from_how_many_queries_utility_can_be_kept() -> None:
-    said = "takes 33 queries where no answer changes, 40 where changes have sd 0.1 (--margin 0.1); here are 8"
-    for command in (("rag", "--dry-run"), ("plan", "rag")):
-        assert said in llmfair(*command, "--margin", "0.1").out
-
-
 def test_a_corpus_is_cut_to_what_the_retriever_finds_and_keeps_its_scores() -> None:
     """Three chunks of six hold words of the question; scores are those among all six."""
     texts = ["river stone", "river", "cloud lamp", "glass", "stone", "field field"]
@@ -220,3 +226,406 @@ def test_a_corpus_is_cut_to_what_the_retriever_finds_and_keeps_its_scores() -> N
     whole = {(row["query_id"], row["doc_id"]): float(row["score"]) for row in table(Path("all/scores.csv"))}
     assert all(score == whole[query_id, doc_id] for query_id, doc_id, score in found)
     assert llmfair("runs", "check", "run").code == 0
+
+
+# Labels and scores from files: those of Fair-RAG's form, and TREC runs; what is injected; `--preset paper`
+
+
+LABELS = "labels.tsv"
+
+
+def labelled(labels: dict[str, str]) -> Path:
+    """A file of labels: by query, a digit for each of its items."""
+    lines = ["qid\tpid\trelevance_label"]
+    lines += [f"{q}\t{q}{n}\t{label}" for q, digits in labels.items() for n, label in enumerate(digits)]
+    path = Path(LABELS)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_labels_of_a_file_need_no_questions_and_their_content_names_the_run() -> None:
+    data = questions(question("q1", "aabbcc"), question("q2", "aabbcc"))
+    path = labelled({"q1": "110000", "q2": "000011"})
+    found = ran("-d", data, "--useful", path, "--alpha", "1", "-o", "run", "--json").json
+    assert found["design"]["useful"] == LABELS and found["collection"]["kept"] == 2
+    judged = [line.split() for line in Path("run/qrels.txt").read_text().splitlines()]
+    assert [doc_id for _, _, doc_id, grade in judged if grade == "1"] == ["q10", "q11", "q24", "q25"]
+    assert Path("run/gains.tsv").read_text().count("\n") == 1, "no gain was asked about"
+    assert llmfair("runs", "check", "run").code == 0
+    labelled({"q1": "110000", "q2": "110000"})
+    changed = llmfair("rag", "-d", data, "--useful", path, "--alpha", "1", "-o", "run")
+    assert changed.code != 0 and "useful" in changed.err
+
+
+def test_scores_of_files_rank_and_name_their_settings() -> None:
+    data = questions(question("q1", "aabbcc"), question("q2", "aabbcc"))
+    items = {q: [f"{q}{n}" for n in range(6)] for q in ("q1", "q2")}
+    Path("mine.json").write_text(
+        json.dumps({q: [[d, 6 - n] for n, d in enumerate(of)] for q, of in items.items()})
+    )
+    Path("other.run").write_text(
+        "".join(f"{q} Q0 {d} {6 - n} {n} other\n" for q, of in items.items() for n, d in enumerate(of))
+    )
+    ran("-d", data, *"--retriever mine.json --retriever other.run --alpha 1 -k 2 -o run".split())
+    figures = rows("run")
+    assert {key[0] for key in figures} == {
+        "mine-deterministic", "mine-1", "other-deterministic", "other-1", "gold",
+    }  # fmt: skip
+    with Path("run/samples/other-deterministic.tsv").open(newline="") as file:
+        shown = [row["docno"] for row in csv.DictReader(file, delimiter="\t") if row["qid"] == "q1"]
+    assert shown == ["q15", "q14"]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(("model", "share"), [("follow=0.7", 0.0), ("position=0.5", 0.5)])
+def test_what_is_injected_into_a_reader_is_found(model: str, share: float) -> None:
+    """Beside useful items alone every answer that is read is right. Of the answers read from the first item alone, one
+    bears its own label always, and another's where they have it in common: slots differ by share × (1 − P(common))."""
+    names = [f"q{n:02}" for n in range(40)]
+    path = questions(*(question(name, "ab" * 6) for name in names))
+    labels = labelled(dict.fromkeys(names, "10" * 6))
+    ran("-d", path, "--useful", labels, *"-k 3 --alpha 0 -o run -m".split(), f"fake:reader,{model}")
+    figures = rows("run")
+    if not share:
+        row = figures["gold", "EU", "", "all"]
+        assert float(row["low"]) <= 0.7 <= float(row["high"]) < float(row["low"]) + 0.15
+    else:
+        by_slot = (figures["bm25-0", "AttributionAt(by=overlap)", slot, "all"] for slot in "123")
+        first, *others = (float(row["value"]) for row in by_slot)
+        assert (first - sum(others) / 2) / (1 - 5 / 11) == pytest.approx(share, abs=0.08)
+
+
+PAPER = ("rag", "--no-report", "--no-cache", "--preset", "paper", "--retriever", "bm25-okapi")
+NO_BEAMS = "has no num_beams: num_beams=4 is left out"
+
+
+def credits(folder: str) -> set[tuple[str, str, str]]:
+    return {
+        (row["value"], row["conclusion"], row["reason"])
+        for row in table(Path(folder, "metrics.csv"))
+        if row["measure"].startswith(("EAR", "EAE-D"))
+    }
+
+
+def test_the_preset_is_what_the_paper_did() -> None:
+    made = RagSettings.make("paper")
+    assert made.retriever == ("bm25-okapi", "splade", "contriever") and made.alphas() == [1, 2, 4, 8]
+    assert (made.samples, made.k, made.max_tokens) == (100, 5, 128) and made.preset_name() == "paper"
+    assert made.attribution == "nli:FacebookAI/roberta-large-mnli" and made.hypothesis == "bare"
+
+
+@pytest.mark.whole
+def test_of_labels_no_entailment_is_asked_and_beams_are_left_out_where_there_are_none() -> None:
+    for flags in (("-o", "run", "-v"), ("--dry-run",)):
+        found = done(*PAPER, *flags)
+        assert NO_BEAMS in found.out + found.err
+    assert credits("run") == {("", "not_assessable", "label_output")}
+    assert told("run")["design"]["uncredited"] == "label_output"
+    assert NO_BEAMS in told("run", "manifest")["warnings"][0]
+    assert "EAR and EAE-D are not assessable" in done("runs", "show", "run", "-v").out
+    assert llmfair("runs", "check", "run").code == 0
+    done("score", "run", "-o", "again", "--no-report", "-q")
+    assert credits("again") == {("", "not_assessable", "label_output")}
+
+
+def test_a_server_is_asked_without_beams_and_a_judge_of_the_bare_answer() -> None:
+    path, claims = items_of("d", "note on bees", "note on wax", "more on bees", gold="bees"), set()
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        text = body["messages"][-1]["content"]
+        if "Statement: " in text:
+            claims.add(text.partition("Statement: ")[2].partition("\n")[0])
+            return Reply("yes")
+        return Reply("bees" if "bees" in text else "none")
+
+    with Server(answer) as server:
+        flags = ("-d", path, "-k", "2", "--samples", "3", *server.flags, "--attribution", "openai:judge")
+        found = done(*PAPER, *flags, "-o", "run")
+    assert NO_BEAMS in found.err and claims == {"bees"}
+    assert {row["measure"] for row in table(Path("run/metrics.csv"))} >= {
+        "EAR(by=judge)", "EAE-D(by=judge,norm=fair-rag,of=samples)",
+    }  # fmt: skip
+
+
+# Which items an output is credited to: what it says itself, against outputs read by hand, or a model that judges
+
+
+SHOWN = ("a", "b", "c")
+ITEMS = {
+    "a": Document("a", "", "The river Rhine flows through Basel."),
+    "b": Document("b", "Basel", "A town."),
+    "c": Document("c", "", "basel", {"label": ("comedy",)}),
+}
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "items"),
+    [
+        ("Basel [2]", "Basel", "b"),
+        ("Basel [1][3].", "Basel.", "ac"),
+        ("Basel [1], [3]", "Basel", "ac"),
+        ("Basel [1, 2].", "Basel.", "ab"),
+        ("The river [1] flows [2] on", "The river flows on", "ab"),
+        ("[2] Basel", "Basel", "b"),
+        ("Basel [7] [0]", "Basel", ""),
+        ("Basel", "Basel", ""),
+        ("Basel [see above] (2)", "Basel [see above] (2)", ""),
+        ("[1]", "", "a"),
+        ("<empty>", "<empty>", ""),
+    ],
+)
+def test_markers_credit_items_and_are_no_part_of_the_answer(output: str, answer: str, items: str) -> None:
+    assert without_markers(output) == answer
+    assert cited(output, SHOWN) == frozenset(items)
+
+
+@pytest.mark.parametrize(
+    ("output", "items"), [("basel", "ab"), ("Comedy", "c"), ("RHINE  flows", "a"), ("", ""), ("<empty>", "")]
+)
+def test_items_hold_an_output_in_any_case_and_labelled_ones_by_their_label(output: str, items: str) -> None:
+    assert held(ITEMS)(output, SHOWN) == frozenset(items)
+
+
+def test_a_citing_generator_is_scored_without_its_markers_and_credited_by_them() -> None:
+    texts = ["Basel lies on the Rhine.", "The Rhine flows through Basel.", "Bern is a town.", "A lamp."]
+    path = items_of("d", *texts, gold="Basel")
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        """Basel and the first item that holds it; nothing without one."""
+        found = re.search(r"^\[(\d)\] .*Basel", body["messages"][-1]["content"], re.MULTILINE)
+        return Reply(f"Basel [{found[1]}]" if found else "unknown")
+
+    flags = "-o run --attribution cited -k 2 --samples 3 --alpha 1".split()
+    with Server(answer) as server:
+        ran("-d", path, *flags, *server.flags)
+    assert Path("run/qrels.txt").read_text().splitlines() == ["q 0 d0 1", "q 0 d1 1", "q 0 d2 0", "q 0 d3 0"]
+    lists = [line for line in table(Path("run/outputs.csv")) if line["credited"] != "-"]
+    assert lists and all((line["output"] == "unknown") == (line["utility"] == "0.0") for line in lists)
+    for line in lists:
+        shown = line["doc_ids"].split()
+        assert line["credited"] == next((doc_id for doc_id in shown if doc_id in ("d0", "d1")), "")
+    assert llmfair("runs", "check", "run").code == 0
+
+
+CREDIT = "EAR(by={by}),EAE-D(by={by}),AttributionAt(by={by})"
+
+
+def credit(folder: str, by: str) -> dict[tuple[str, ...], str]:
+    return {
+        (line["condition"], line["measure"].partition("(")[0], line["group"]): line["value"] or line["reason"]
+        for line in table(Path(folder, "metrics.csv"))
+        if f"by={by}" in line["measure"]
+    }
+
+
+@pytest.mark.whole
+def test_a_simulated_judge_finds_what_labels_say_and_is_resumed_and_replayed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged = ("--alpha", "1,8", "--attribution", "fake:reader", "--measures", CREDIT.format(by="judge"))
+    ran("-o", "judged", *judged)
+    ran("-o", "held", "--alpha", "1,8", "--measures", CREDIT.format(by="overlap"))
+    found = credit("judged", "judge")
+    assert len(found) == 4 * 7 and found == credit("held", "overlap")
+    pairs = journal("judged", "attribution")
+    each = Counter(
+        (row["about"]["query_id"], *row["about"]["doc_ids"], row["about"]["output"]) for row in pairs
+    )
+    assert {*each.values()} == {1}
+    assert told("judged")["judged"] | {"supported": 0} == {
+        "model": "fake:reader", "by": "judge", "asked": len(each), "supported": 0, "unparseable": 0,
+    }  # fmt: skip
+    outputs, results = len(journal("judged")), told("judged")
+    assert results["calls_made"] == results["design"]["calls"] == outputs + len(each)
+
+    ran("-o", "parts", *judged, "--max-calls", f"{outputs + 9}", code=3)
+    assert len(journal("parts", "attribution")) == 9
+    ran("-o", "parts", *judged)
+    for name in ("outputs.csv", "per_query.csv", "qrels.txt"):
+        assert Path("parts", name).read_text().replace("parts", "judged") == Path("judged", name).read_text()
+    keys = [row["key"] for row in journal("parts", "attribution")]
+    assert len({*keys}) == len(keys) == len(pairs)
+    monkeypatch.setattr(design, "backend_of", None)
+    assert llmfair("runs", "check", "parts").code == 0
+    path = Path("parts/attribution.jsonl")
+    path.write_text(path.read_text().replace('"text":"yes"', '"text":"no"', 1))
+    assert llmfair("runs", "check", "parts").code != 0
+
+
+def test_what_cannot_be_read_is_left_out_and_counted_and_nothing_is_asked_of_no_answer() -> None:
+    path, judged = items_of("d", "one: says 1", "two: says 1", "three: says 0", "four: says 0"), list[str]()
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        text = body["messages"][-1]["content"]
+        if "Statement:" not in text:
+            return Reply("one" if "says 1" in text else " ... ")
+        judged.append(text)
+        return Reply("maybe" if "one: says" in text else "yes")
+
+    flags = "-k 2 --alpha 1,8 --attribution openai:judge --max-invalid 1 --json -o run".split()
+    with Server(answer) as server:
+        counts = ran("-d", path, *server.flags, *flags).json["judged"]
+    assert len(judged) == len({*judged}) <= 4 and all("Statement: one" in text for text in judged)
+    assert (counts["asked"], counts["supported"], counts["unparseable"]) == (len(judged), len(judged) - 1, 1)
+    lists = [line for line in table(Path("run/outputs.csv")) if " " in line["doc_ids"]]
+    for line in lists:
+        shown, empty = line["doc_ids"].split(), line["output"] == "<empty>"
+        assert line["credited"] == ("" if empty else "-" if "d0" in shown else " ".join(shown)), line
+    assert "1 answer is neither yes nor no" in done("runs", "show", "run", "-v").out
+    assert llmfair("runs", "show", "run", "--invalid").out.count("neither yes nor no") == 1
+
+
+def test_a_judge_beside_cited_is_asked_of_citations_alone() -> None:
+    """d0 and d2 hold the answer, d1 does not; every answer cites its first two items."""
+    path, judged = items_of("d", "says 1", "says 0", "also says 1"), list[str]()
+
+    def answer(body: dict[str, Any], attempt: int) -> Reply:
+        text = body["messages"][-1]["content"]
+        if "Statement:" not in text:
+            return Reply("one [1][2]" if "says 1" in text else "none [1]")
+        judged.append(text)
+        return Reply("yes" if "says 1" in text else "no")
+
+    flags = ("-k", "3", "--samples", "3", "--alpha", "1", "--attribution", "cited,openai:judge")
+    with Server(answer) as server:
+        ran("-d", path, "-o", "run", *flags, *server.flags)
+    assert len(judged) == 3 and all("Statement: one\n" in text for text in judged)
+    lists = [line for line in table(Path("run/outputs.csv")) if len(line["doc_ids"].split()) == 3]
+    for line in lists:
+        cited = line["doc_ids"].split()[:2]
+        assert line["credited"].split() == cited
+        assert line["supported"].split() == [name for name in cited if name != "d1"]
+    done("score", "run", "-o", "again", "--no-report", "-q")
+    for folder in ("run", "again"):
+        of = {
+            name: value(folder, "bm25-deterministic", name)
+            for name in ("CitationPrecision", "CitationRecall")
+        }
+        assert of == {"CitationPrecision": len(lists[0]["supported"].split()) / 2, "CitationRecall": 1}
+        assert value(folder, "bm25-deterministic", "EAR(by=cited)") == pytest.approx(2 / 3)
+    assert llmfair("runs", "check", "run").code == 0
+
+
+# `--stop-after`: what there is by then is written, counted and checked, and the same command without it goes on
+
+
+FLAGS = ("rag", "-q", "--no-report", "--no-cache", "--alpha", "1,8", "--attribution", "fake:reader")
+BYPRODUCTS = ("manifest.json", "journal.jsonl", "attribution.jsonl", ".lock")
+
+
+def planned(*more: str) -> int:
+    return int(done(*FLAGS, "--dry-run", "--json", *more).json["calls"])
+
+
+def asked(folder: Path) -> int:
+    names = (path.stem for path in folder.glob("*.jsonl") if path.name != "texts.jsonl")
+    return sum(len(journal(folder, name)) for name in names)
+
+
+@pytest.mark.whole
+def test_each_stop_has_what_there_is_by_then_and_the_whole_run_goes_on_in_its_folder() -> None:
+    done(*FLAGS, "-o", "whole")
+    counts, disparities = [], []
+    for stop in ("retrieval", "labels", "outputs"):
+        found = done(*[flag for flag in FLAGS if flag != "-q"], "--stop-after", stop)
+        run = only_run()
+        assert "Stopped where it was asked to. Without --stop-after the same command goes on" in found.err
+        assert told(run)["status"] == told(run, "manifest")["status"] == "incomplete"
+        assert llmfair("runs", "check", str(run)).code == 0
+        scored = done("score", str(run), "-o", f"again-{stop}", "--no-report", "-q", "--json").json
+        shown = {(row["measure"], row["condition"]): row["value"] for row in scored["rows"]}
+        assert ("EE-D", "bm25-8") in shown and (("EE-R", "gold") in shown) == (stop != "retrieval")
+        assert (("EU", "bm25-8") in shown) == (stop == "outputs")
+        disparities.append(shown["EE-D", "bm25-8"])
+        counts.append(asked(run))
+        assert counts[-1] <= planned("--stop-after", stop)
+        assert (run / "qrels.txt").read_text().count("\n") == (0 if stop == "retrieval" else 8 * 20)
+        assert len(table(run / "scores.csv")) == 8 * 20 and (run / "rankings/bm25.run").is_file()
+        assert bool(table(run / "metrics.csv")) == (stop == "outputs")
+    assert counts[:2] == [0, 8 * 21] and counts[2] > 300
+    assert len({*disparities}) == 1, "what is shown hangs on no answer"
+    assert told(run)["collection"]["kept"] == 8 and told(run)["judged"]["asked"] == 0
+    done(*FLAGS)
+    assert only_run() == run, "the same run"
+    assert asked(run) == asked(Path("whole"))
+    for path in Path("whole").rglob("*"):
+        if path.is_file() and path.name not in BYPRODUCTS:
+            ours = (run / path.relative_to("whole")).read_text().replace(run.name, "whole")
+            assert ours == path.read_text(), path
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != ".lock"}
+    found = done(*FLAGS, "--stop-after", "labels")
+    assert "bm25-8" in found.out and "Stopped" not in found.err, "a finished run stays finished"
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_labels_that_are_known_ask_nobody() -> None:
+    folder = corpus([f"note {n}" for n in range(4)], {"q": "what note?"}, "two")
+    (folder / "qrels.txt").write_text("q 0 d1 1\nq 0 d2 1\n")
+    flags = ("-d", "corpus", "-k", "2", "--useful", "qrels", "--stop-after", "labels")
+    done(*FLAGS, *flags, "-o", "run")
+    assert asked(Path("run")) == 0 == planned(*flags)
+    assert Path("run/qrels.txt").read_text().count(" 1\n") == 2
+
+
+@pytest.mark.whole
+def test_two_rounds_of_a_batch_give_the_figures_of_questions_one_by_one(unwaiting: None) -> None:
+    """Labels are one batch, the lists that they call for another."""
+    data = questions(*(question(f"q{n}", "aabbcc", gold="1") for n in range(3)))
+    with BatchServer() as server:
+        each = (
+            "rag", "-d", data, *"--alpha 1 --samples 5 -k 2 --utility contains -m openai:any --base-url".split(),
+            server.base_url, *"--server-name test --no-cache --no-report --max-invalid 1 -o".split(),
+        )  # fmt: skip
+        done(*each, "one/run", "--batch")
+        assert len(server.batches) == 2 and not server.requests
+        done(*each, "two/run")
+        assert server.requests
+    for name in (
+        "metrics.csv",
+        "per_query.csv",
+        "outputs.csv",
+        "gains.tsv",
+        "qrels.txt",
+        "samples/bm25-1.tsv",
+    ):
+        assert (Path("one/run") / name).read_bytes() == (Path("two/run") / name).read_bytes(), name
+
+
+# How long what a generator reads may be: in its own tokens where it runs on this machine
+
+
+OWN = "its own tokens"
+SHORT = ("--alpha", "1", "--samples", "2", "--max-invalid", "1", "--max-tokens", "8")
+
+
+def long_items() -> Path:
+    return items_of("d", *(f"{n} " + "words of an item " * 60 for n in range(4)))
+
+
+@pytest.mark.whole
+def test_an_encoder_decoder_s_prompts_fill_its_context_in_its_own_tokens(tmp_path: Path) -> None:
+    models.needs_local()
+    folder = models.t5(tmp_path / "t5")
+    flags = ("-d", long_items(), "-m", f"hf:{folder}", *SHORT)
+    ran(*flags, "-o", "run")
+    assert told("run", "manifest")["settings"]["lines"] == [OWN, 512]
+    tokenizer = tokenizer_of(find_checkpoint(str(folder)))
+    prompts = [row["chat"][-1][1] for row in journal("run")]
+    counts = [len(tokenizer.tokenize(prompt)) for prompt in prompts]
+    assert max(counts) <= 512 and sum(count > 480 for count in counts) >= 4
+    assert all(prompt.endswith("Question: one?") for prompt in prompts)
+    ran(*flags, *"-o cut --context 128".split())
+    assert told("cut", "manifest")["settings"]["lines"] == [OWN, 128]
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": int(1e30)}))
+    refuses("does not say how many tokens its model reads", "rag", *flags)
+
+
+@pytest.mark.whole
+def test_a_decoder_leaves_room_for_its_answer(tmp_path: Path) -> None:
+    models.needs_local()
+    folder = models.causal(tmp_path / "mistral", max_position_embeddings=512)
+    flags = ("-d", long_items(), "-m", f"hf:{folder}", *SHORT)
+    ran(*flags, "-o", "run")
+    assert told("run", "manifest")["settings"]["lines"] == [OWN, 512 - 8 - 64]
+    refuses("reads 512 tokens, of which its answer takes 500", "rag", *flags[:-1], "500")

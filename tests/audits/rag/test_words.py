@@ -15,7 +15,8 @@ from llmfair.report.page import Page, Source, run_page
 from llmfair.results import Figure
 from llmfair.rundir import RunDir
 from tests.audits.rag.test_rag import question, questions
-from tests.cli.command import llmfair
+from tests.cli.command import ran as done
+from tests.cli.command import refuses
 from tests.report.reading import grid, read
 from tests.report.runs import hostile_questions
 
@@ -31,8 +32,7 @@ def page_of(folder: Path) -> Page:
 
 
 def ran(*more: str | Path) -> Path:
-    found = llmfair(*QUICK, "--no-report", "-o", "run", *more)
-    assert found.code == 0, found.err
+    done(*QUICK, "--no-report", "-o", "run", *more)
     return Path("run")
 
 
@@ -41,9 +41,7 @@ def test_every_table_and_figure_of_a_run() -> None:
     page = page_of(ran("--retriever", "bm25", "--retriever", "bm25-okapi", "--alpha", "0,1,8"))
     assert {plot.name for plot in page.plots} == FIGURES
     assert page.first is not None and page.first.name == "cost"
-    _, collection, intervals, slopes = page.tables
-    of_alpha_0 = dict(zip(collection.header, collection.rows[0], strict=True))
-    assert of_alpha_0["EE-R of bm25-0"].startswith(of_alpha_0["m/n"]), "shown at random, as many are useful"
+    _, intervals, slopes = page.tables
     assert [row[0] for row in slopes.rows] == ["bm25", "bm25-okapi"]
     assert "paired by query" in intervals.title
     results = results_of(RunDir(Path("run")))
@@ -52,29 +50,21 @@ def test_every_table_and_figure_of_a_run() -> None:
     )
 
 
-@pytest.mark.whole
-def test_a_run_without_attribution_or_alpha_has_what_is_left() -> None:
-    page = page_of(ran("--attribution", "none", "--alpha", "8"))
-    assert {plot.name for plot in page.plots} == {name for name in FIGURES if "credit" not in name}
-
-
 def test_queries_that_are_all_dropped_leave_a_page() -> None:
     page = page_of(ran("-d", questions(question("q1", "abbb"), question("q2", "bbbb"))))
-    assert page.plots == [] and len(page.tables) == 2
-    assert page.tables[1].rows[0][:3] == ("0", "1", "1")
+    assert page.plots == [] and len(page.tables) == 1
+    assert "no query has 2 useful items: all 2 are dropped" in page.tables[0].notes
 
 
 def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMFAIR_REPORT", "1")
-    found = llmfair(*QUICK, "-d", hostile_questions(Path("q.jsonl")), "-o", "run")
-    assert found.code == 0, found.err
+    done(*QUICK, "-d", hostile_questions(Path("q.jsonl")), "-o", "run")
     page = read(Path("run/report.html"))
     text = "".join(page.text)
     assert EVIL in text and TEXT in text and "<i>q0" in text
     assert json.loads(page.scripts[0]) == RunDir(Path("run")).read_results()["rows"]
     assert not page.named("img") and not page.named("link") and len(page.scripts) == 2
-    assert llmfair("runs", "check", "run").code == 0
-    assert llmfair("report", "run", "-o", "again.html").code == 0
+    done("report", "run", "-o", "again.html")
     assert Path("again.html").read_bytes() == Path("run/report.html").read_bytes()
 
 
@@ -86,15 +76,13 @@ def generators() -> tuple[str, str]:
     """Runs of two generators, of which the second often does not follow what it reads."""
     both = ("--retriever", "bm25", "--retriever", "bm25-okapi", "--alpha", "1,8")
     for name, model in (("one", "fake:reader"), ("two", "fake:reader,follow=0.5")):
-        found = llmfair(*QUICK, "--no-report", "-o", name, "-m", model, *both)
-        assert found.code == 0, found.err
+        done(*QUICK, "--no-report", "-o", name, "-m", model, *both)
     return "one", "two"
 
 
 @pytest.mark.whole
 def test_several_generators_stand_side_by_side(generators: tuple[str, str]) -> None:
-    found = llmfair("report", *generators, "--format", "md")
-    assert found.code == 0, found.err
+    found = done("report", *generators, "--format", "md")
     assert "one: inconclusive" in found.out and "two: inconclusive" in found.out
     lines = grid(found.out)
     settings = next(line for line in lines if line[:2] == ["model", "bm25-deterministic"])
@@ -102,17 +90,15 @@ def test_several_generators_stand_side_by_side(generators: tuple[str, str]) -> N
     pooled = [line for line in lines if line[:2] == ["bm25", "fake:reader"]]
     assert len(pooled) == 2 + 1, "two intervals of Table 2, and Table 1"
     assert "EE-R of two generators is not of the same items" in found.out
-    assert llmfair("report", *generators, "-o", "both.html").code == 0
-    page = read(Path("both.html"))
-    titles = [text for text in page.text if text.startswith("What fairer lists cost")]
-    assert titles == ["What fairer lists cost by generator", "What fairer lists cost by retriever"]
+    done("report", *generators, "-o", "both.html")
+    titles = [text for text in read(Path("both.html")).text if text.startswith("What fairer lists cost")]
+    assert titles == ["What fairer lists cost by generator"]
 
 
 def test_a_mean_of_curves_is_that_of_their_points() -> None:
     def curve(*points: tuple[float, float]) -> Curve:
         return Curve(
-            across="EE-D", up="EU", observations=2, queries=2, slope=1.0, slope_of_points=1.0, area=0.5,
-            area_observed=0.5, low=0.0, high=1.0, deterministic=(1.0, points[-1][1]),
+            across="EE-D", up="EU", observations=2, queries=2, slope=1.0, area=0.5, deterministic=(1.0, points[-1][1]),
             points=[CurvePoint(at=at, observations=1, mean=Figure(value, 0, 1, 2, None, None, None, None))
                     for at, value in points],
         )  # fmt: skip
@@ -120,30 +106,24 @@ def test_a_mean_of_curves_is_that_of_their_points() -> None:
     (mean,) = averaged([[curve((0.0, 0.2), (1.0, 0.4))], [curve((1.0, 0.8))]])
     assert [(point.at, point.mean.low) for point in mean.points] == [(0.0, None), (1.0, None)]
     assert [point.mean.value for point in mean.points] == pytest.approx([0.2, 0.6])
-    assert mean.slope is None and mean.slope_of_points == pytest.approx(0.4)
-    assert mean.area == pytest.approx(0.4)
     assert mean.deterministic == pytest.approx((1.0, 0.6))
 
 
 def test_what_hangs_on_labels_is_left_out_where_they_differ(generators: tuple[str, str]) -> None:
-    found = llmfair("compare", *generators, "--json").json
+    found = done("compare", *generators, "--json").json
     assert {row["measure"] for row in found["rows"]} == {"EE-D", "EU", "EU-change", "EAR(by=overlap)"}
     assert "gold" not in {row["condition"] for row in found["rows"]}
     assert found["runs"][1]["own"] == {"kept": 7, "other_labels": True}
-    told = llmfair("compare", *generators).out
+    told = done("compare", *generators).out
     assert "other items are useful than for fake:reader" in told and "(protected: )" not in told
-    assert "(protected: )" not in llmfair("score", *generators).out
-    refused = llmfair("compare", *generators, "--measures", "EE-R,EU(norm=ceiling)")
-    assert refused.code == 2 and "find other items useful" in refused.err
+    refuses("find other items useful", "compare", *generators, "--measures", "EE-R,EU(norm=ceiling)")
 
 
 @pytest.mark.whole
 def test_with_the_same_labels_everything_compares() -> None:
     for name, samples in (("one", "20"), ("two", "10")):
-        ran_as = ("--no-report", "-o", name, "--alpha", "1", "--samples", samples)
-        assert llmfair(*QUICK, *ran_as).code == 0
-    found = llmfair("compare", "one", "two", "--json").json
+        done(*QUICK, "--no-report", "-o", name, "--alpha", "1", "--samples", samples)
+    found = done("compare", "one", "two", "--json").json
     assert {"EE-R", "EU"} <= {row["measure"] for row in found["rows"]}
     assert "gold" in {row["condition"] for row in found["rows"]}
-    refused = llmfair("compare", "one", "two", "--measures", "EE-D(of=samples)")
-    assert refused.code == 2 and "other numbers of lists" in refused.err
+    refuses("other numbers of lists", "compare", "one", "two", "--measures", "EE-D(of=samples)")
