@@ -52,16 +52,13 @@ def test_content_bias_position_bias_and_unparseable_answers_are_told_apart() -> 
         assert high - low == pytest.approx(0.05, abs=0.026)
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 64])
-def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int, tmp_path: Path) -> None:
+def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(tmp_path: Path) -> None:
     model = "fake:biased,pairwise=-0.7,position=0.5,query_sd=0,malformed=0"
     calm = asked(model, "--sequential", "--json", "--runs-dir", str(tmp_path / "calm"), "-j", "7").json
-    broken = llmfair(
-        "pairwise", "-d", lists(), "-m", model, "--sequential", "--max-calls", "40", "-j", str(workers)
-    )
+    broken = llmfair("pairwise", "-d", lists(), "-m", model, "--sequential", "--max-calls", "40", "-j", "64")
     assert broken.code == 3
     assert kept("results")["status"] == "incomplete"
-    found = asked(model, "--sequential", "--json", "-j", str(workers)).json
+    found = asked(model, "--sequential", "--json", "-j", "64").json
     assert found["stopping"] == calm["stopping"] and found["rows"] == calm["rows"]
     folder = only_run(tmp_path / "calm")
     assert (only_run() / "verdicts.csv").read_bytes() == (folder / "verdicts.csv").read_bytes()
@@ -71,10 +68,6 @@ def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(workers: int
         assert sum(found["cells"][stratum].values()) == stopped["pairs"]
         assert found["findings"][stratum]["conclusion"] == "outside", "as it was settled, and no p is claimed"
         assert row(found, "AdjustedOdds", stratum)["p"] is None
-    (only_run() / "results.json").touch()
-    again = asked(model, "--sequential", "-j", str(workers))
-    assert kept("manifest")["calls"] == 0
-    assert again.code == 0
     ran("runs", "check", only_run())
 
 
@@ -112,18 +105,6 @@ def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_od
     pooled = llmfair("pairwise", *flags, "-o", "pooled", "--weights", "pooled", "--json").json
     cells = pooled["cells"]["relevant"]
     assert pooled["shares"]["relevant"]["PP"] == pytest.approx(cells["PP"] / sum(cells.values()))
-
-
-def test_pairs_asked_once_more_are_in_no_bound() -> None:
-    twice, once = (
-        asked(
-            f"{BIASED},malformed=0.2", "--max-invalid", "1", "--noise-share", share, "--pairs", "20", "--json",
-            queries=6,
-        ).json
-        for share in ("1", "0")
-    )  # fmt: skip
-    for stratum in ("relevant", "irrelevant"):
-        assert twice["findings"][stratum]["worst_case"] == once["findings"][stratum]["worst_case"]
 
 
 def test_ties_are_shown() -> None:
@@ -187,11 +168,9 @@ def test_where_too_much_is_unparseable_nothing_says_otherwise() -> None:
     for finding in (of_folder["findings"]["relevant"], of_score["findings"]["relevant"]):
         assert (finding["conclusion"], finding["reason"]) == ("not_assessable", "too_many_unparseable")
         assert finding["worst_case"]
-    rows = [one for one in table(Path("run/metrics.csv")) if one["measure"] == "AdjustedOdds"]
-    assert rows == [one for one in table(Path("scored/metrics.csv")) if one["measure"] == "AdjustedOdds"]
-    assert [(one["conclusion"], one["reason"]) for one in rows] == [
-        ("not_assessable", "too_many_unparseable")
-    ]
+    for folder in ("run", "scored"):
+        (row,) = (row for row in table(Path(folder, "metrics.csv")) if row["measure"] == "AdjustedOdds")
+        assert (row["conclusion"], row["reason"]) == ("not_assessable", "too_many_unparseable")
 
 
 def test_a_server_without_log_probabilities_is_told_from_a_model_without_an_answer() -> None:
@@ -217,8 +196,9 @@ def test_forced_answers_are_reported_as_forced() -> None:
     assert "forced" in told and "to be held to the labels" in told
 
 
-@pytest.mark.parametrize("said", ["The better one is B.", "B, I think: B", "I cannot choose between people"])
-@pytest.mark.parametrize("reason", ["stop", "length"])
+@pytest.mark.parametrize(
+    ("said", "reason"), [("The better one is B.", "stop"), ("I cannot choose between people", "length")]
+)
 def test_an_answer_of_another_form_shows_that_nothing_was_held(said: str, reason: str) -> None:
     with Server(lambda body, attempt: Reply(said, reason)) as server:
         flags = ("--base-url", server.base_url, "--constrain", "--form", "letter", "--pairs", "5")

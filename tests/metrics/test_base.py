@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
-from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -29,14 +27,11 @@ from llmfair.metrics.base import (
     measure_each,
     plain_name,
 )
-from llmfair.metrics.exposure import exposure_ratio
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.nouns import Ranking, Side
-from tests.cli.command import kept, ran, table
-from tests.folders import write_folder
-from tests.metrics import attribute_with, grouped, judged, lettered, raw
+from llmfair.nouns import Ranking
+from tests.metrics import attribute_with, grouped, lettered, raw
 
 CHOICES = {
     "agg": ("ratio-of-means", "mean-of-ratios", "geometric"),
@@ -165,42 +160,6 @@ def test_measures_that_read_something_else_are_refused_and_not_offered(
     assert ("AdjustedOdds" in offered) == (reads is JudgedPairs) == ("P" not in offered)
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """What an audit of another package might ask about a query."""
-
-    about: ClassVar[str] = "numbers"
-    query_id: str
-    numbers: tuple[float, ...]
-
-
-READ: tuple[type[Observation], ...] = (Judged, JudgedPairs, Numbers)
-
-
-@pytest.mark.parametrize("reads", READ)
-def test_a_measure_of_another_package_may_read_anything(reads: type[Observation]) -> None:
-    own: Definition = measure("Own", reads=reads, cutoff="none")(lambda observation, cutoff: {})
-    try:
-        assert parse("own", reads).definition is own is parse("own").definition
-        for other in {*READ} - {reads}:
-            says = f"Own is a measure of {reads.about}, but this audit asks about {other.about}."
-            with pytest.raises(UsageError) as caught:
-                parse("own", other)
-            assert caught.value.message == says
-    finally:
-        del registry._found["measure"]["Own"]
-
-
-def test_aggregate_parity_and_scale_come_from_the_definition() -> None:
-    assert parse("P@5").aggregate == "mean"
-    assert parse("ExpRatio").aggregate == "ratio-of-means"
-    assert parse("ExpRatio(agg=geometric)").aggregate == "geometric"
-    assert (exposure_ratio.parity, exposure_ratio.scale, exposure_ratio.better) == (1.0, "log", "parity")
-    assert parse("ExpRatio@5").definition is exposure_ratio
-    assert parse("AP").definition.better == "higher"
-    assert parse("Exposure").definition.label == "mean exposure"
-
-
 def test_a_measure_of_another_package_joins_by_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._found, "measure", dict(registry._found["measure"]))
 
@@ -217,20 +176,6 @@ def test_a_measure_of_another_package_joins_by_its_definition(monkeypatch: pytes
     ]
     with pytest.raises(UsageError, match="takes no cutoff"):
         parse("Runs@5")
-
-
-@pytest.mark.parametrize(
-    ("ranked", "candidates", "completed"),
-    [
-        ("cb", "abcd", "cbad"),
-        ("", "abc", "abc"),
-        ("cxbcy", "abc", "cba"),
-        ("aab", "ab", "ab"),
-        ("ba", "", ""),
-    ],
-)
-def test_a_ranking_is_completed(ranked: str, candidates: str, completed: str) -> None:
-    assert "".join(complete(ranked, candidates)) == completed
 
 
 @given(st.lists(st.integers(0, 9).map(str)), st.lists(st.integers(0, 7).map(str), unique=True))
@@ -276,13 +221,6 @@ def test_a_value_that_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) 
     measure("Endless")(lambda judged, cutoff: {"": Undefined("no_group"), "a": float("inf")})
     with pytest.raises(LlmfairError, match="Endless of query q breaks off: ValueError: inf is not finite"):
         measure_all([parse("Endless")], {"neutral": [lettered("pu")]})
-
-
-def test_absent_sides_and_relevance_read_as_none_and_zero() -> None:
-    query = judged("abc", sides={"a": "protected"}, relevance={"b": 2, "z": 1})
-    assert query.on_side(None).tolist() == [False, True, True]
-    assert query.on_side(Side.PROTECTED).tolist() == [True, False, False]
-    assert query.grades.tolist() == [0, 2, 0]
 
 
 def test_a_plain_name_lacks_what_tables_say_once() -> None:
@@ -354,35 +292,3 @@ def test_what_is_said_of_it() -> None:
         "nDCGxAWRF": f"no order of these lists goes above 0.784 {why}",
     }
     assert limit_notes(names, [whole]) == {} == limit_notes(names, [])
-
-
-@pytest.mark.whole
-def test_a_perfect_ranker_of_drawn_lists_is_shown_what_it_could_read() -> None:
-    """More than half of what is relevant is of no known group, and in no drawn list."""
-    lists: dict[str, list[tuple[str, str | None, int]]] = {
-        f"q{q}": [
-            (f"q{q}d{place}", "female" if place < 12 else "male" if place < 24 else None, 1)
-            for place in range(60)
-        ]
-        for q in range(5)
-    }
-    write_folder(Path("mine"), lists)
-    audit = (
-        "listwise", "-d", "mine", "-m", "fake:oracle,malformed=0", "--measures", "AWRF@20", "--orders", "1",
-        "--conditions", "neutral", "--no-repeat", "--candidates", "20", "-o", "run",
-    )  # fmt: skip
-    told = ran(*audit, "-v").out
-    said = "no order of these lists goes above 0.726 on average, since targets hold groups"
-    assert said in told and said in kept("results", "run")["limits"]["AWRF@20"]
-    (read,) = [
-        float(row["value"])
-        for row in table(Path("run/metrics.csv"))
-        if (row["measure"], row["condition"], row["query_id"]) == ("AWRF@20", "neutral", "all")
-    ]
-    assert 0.72 < read <= 0.726
-    assert "the journal is readable" in ran("runs", "check", "run").out
-    ran("report", "run")
-    assert said in Path("run/report.html").read_text()
-    assert said in ran("score", "run", "--measures", "AWRF@20").out
-    dropped = ran("score", "run", "--measures", "AWRF(unknown=drop)@20", "--json").json
-    assert "limits" not in dropped, "of the known groups the lists have all that are relevant"

@@ -178,19 +178,6 @@ def test_the_bounds_are_what_lists_can_reach() -> None:
             assert aimed.loss.value == pytest.approx(0, abs=NEAR)
 
 
-@given(st.integers(2, 9), st.integers(1, 9), st.integers(1, 8), st.randoms(use_true_random=False))
-def test_useful_and_useless_swapped_give_the_complement(n: int, k: int, m: int, random: Any) -> None:
-    m, k = min(m, n - 1), min(k, n)
-    lists = [random.sample(range(n), k) for _ in range(4)]
-    flags = np.array([place < m for place in range(n)])
-    here, there = (exact(shares(lists, n), useful, k).relevance for useful in (flags, ~flags))
-    assert here is not None
-    assert there is not None
-    assert here.degenerate == there.degenerate == (k == n)
-    if not here.degenerate:
-        assert here.normalised == pytest.approx(1 - there.normalised, abs=NEAR)
-
-
 def test_samples_are_more_unequal_than_their_policy_by_what_they_vary() -> None:
     policy = np.array([0.9, 0.6, 0.3, 0.2])  # each list shows two of four
     pairs = {(0, 1): 0.55, (0, 2): 0.2, (0, 3): 0.15, (1, 2): 0.05, (2, 3): 0.05}

@@ -276,38 +276,6 @@ def test_swapping_the_sides_inverts_ratios_and_intervals_or_keeps_none(
         assert row.n == opposite.n
 
 
-def renamed(query: Judged) -> Judged:
-    def name(doc_id: str) -> str:
-        return f"{7 - int(doc_id[1:])}{doc_id}" if doc_id != "x" else "y"
-
-    candidates = Candidates(
-        query.candidates.query,
-        tuple(Document(name(document.doc_id), "") for document in query.candidates.documents),
-        {name(doc_id): grade for doc_id, grade in query.candidates.relevance.items()},
-    )
-    rankings = tuple(
-        replace(ranking, doc_ids=tuple(map(name, ranking.doc_ids))) for ranking in query.rankings
-    )
-    return Judged(candidates, rankings, {name(doc_id): side for doc_id, side in query.sides.items()})
-
-
-@given(
-    judged_queries(),
-    st.sampled_from(
-        ["ExpRatio", "ExpRatio(weight=top1)", "Exposure", "overlap@3", "P@3", "nDCG(discount=trec)@3"]
-    ),
-)
-@settings(deadline=None)
-def test_names_of_documents_and_the_order_of_queries_change_nothing(queries: list[Judged], name: str) -> None:
-    assert rows(name, *queries) == rows(name, *map(renamed, reversed(queries)))
-
-
-@given(LETTERS, st.sampled_from(["ExpRatio", "ExpRatio@3", "ExpRatio(unknown=close)", "Exposure"]))
-@settings(deadline=None)
-def test_a_document_without_side_at_the_end_changes_nothing(letters: str, name: str) -> None:
-    assert rows(name, lettered(letters)) == rows(name, lettered(letters + "-"))
-
-
 def test_the_reference_of_relevance_and_excess() -> None:
     case = vectors("injected_bias")["golden_permutation"]
     letters = "".join("up"[flag] for flag in case["ranking_protected"])
