@@ -55,39 +55,25 @@ def _mean(judged: Judged, agreement: Callable[[Places, Places], float]) -> Mappi
 
 
 @measure(
-    "RBO",
-    params={"p": number(0.9, 0, 1, ends=False)},
-    cutoff="none",
-    bounds=(0.0, 1.0),
-    better="higher",
-    label="rank-biased overlap",
-    agreement=True,
-    cite="Webber, Moffat, Zobel 2010",
-)
+    "RBO", params={"p": number(0.9, 0, 1, ends=False)}, cutoff="none", bounds=(0.0, 1.0), better="higher",
+    label="rank-biased overlap", agreement=True, cite="Webber, Moffat, Zobel 2010",
+)  # fmt: skip
 def rbo(judged: Judged, cutoff: None, p: float) -> Mapping[str, Value]:
     """Rank-biased overlap with the ranking beside: 1 for the same order, heads weigh most."""
     return _mean(judged, lambda a, b: rank_biased_overlap(a, b, p))
 
 
 @measure(
-    "Tau",
-    cutoff="none",
-    bounds=(-1.0, 1.0),
-    better="higher",
-    label="Kendall tau",
-    agreement=True,
+    "Tau", cutoff="none", bounds=(-1.0, 1.0), better="higher", label="Kendall tau", agreement=True,
     cite="Kendall 1938",
-)
+)  # fmt: skip
 def tau(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """Kendall tau with the ranking beside: 1 for the same order, −1 for its reverse."""
     return _mean(judged, kendall_tau)
 
 
 @measure(
-    "Consistency",
-    cutoff="none",
-    bounds=(-1.0, 1.0),
-    label="consistency",
+    "Consistency", cutoff="none", bounds=(-1.0, 1.0), label="consistency",
     note="Kendall tau between the rankings of one list from different initial orders, mean over pairs of them",
     worded=True,
     undefined={
@@ -95,7 +81,7 @@ def tau(judged: Judged, cutoff: None) -> Mapping[str, Value]:
         "too_few_common": "a list of one item has one order",
     },
     cite="Kendall 1938",
-)
+)  # fmt: skip
 def consistency(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """How alike the rankings of one list are: 1 where the order that it was shown in makes no difference."""
     return {"": consistent([*combinations(judged.orders, 2)], len(judged.doc_ids))}

@@ -100,17 +100,12 @@ def _unmeasured(judged: Judged) -> Undefined:
 
 
 @measure(
-    "AWRF",
-    params={"log": ("e", "2"), "discount": ("trec", "log2"), **SPREAD_TO_TARGET},
-    implies=IMPLIES,
-    bounds=(0.0, 1.0),
-    better="higher",
-    limit=_awrf_limit,
-    limited_by=LIMITED,
+    "AWRF", params={"log": ("e", "2"), "discount": ("trec", "log2"), **SPREAD_TO_TARGET}, implies=IMPLIES,
+    bounds=(0.0, 1.0), better="higher", limit=_awrf_limit, limited_by=LIMITED,
     label="attention-weighted rank fairness",
     note="target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",
     cite="TREC Fair Ranking 2021, 2022, metric code",
-)
+)  # fmt: skip
 def awrf(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: Any) -> Mapping[str, Value]:
     """1 − JSD(p, t), in [1 − ln 2, 1], or in [0, 1] with `log=2`; 1 when attention is spread as the target says.
 
@@ -193,15 +188,11 @@ def least_divergence(target: Floats, k: int, direction: str = "current-target", 
         "eps": number(1e-6, 0, 1, ends=False),
         **SPREAD_TO_TARGET,
     },
-    implies=IMPLIES,
-    bounds=(0.0, math.inf),
-    better="lower",
-    limit=_kl_limit,
-    limited_by=LIMITED,
+    implies=IMPLIES, bounds=(0.0, math.inf), better="lower", limit=_kl_limit, limited_by=LIMITED,
     label="divergence from the target",
     note="{direction}, target {target}, @UNKNOWN {unknown}, natural logarithms, eps {eps:g}",
     cite="Chen & Fang 2025, FAIR-QR",
-)
+)  # fmt: skip
 def divergence(
     judged: Judged, cutoff: int | None, direction: str, eps: float, **spread: Any
 ) -> Mapping[str, Value]:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.base import Convention, Definition, Judged, Undefined, Value, measure
+from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure
 
 # What measures of retrieval-augmented generation read: what a policy shows, what it showed, what was made of it.
 
@@ -248,10 +248,8 @@ class Browsing:
         squares, product, norm = float(shares @ shares), float(shares @ aim), float(aim @ aim)
         if self.complete:
             least, lowest = falling.sum() ** 2 / len(falling), float(falling @ worst_first)
-            highest, farthest = (
-                _series(self.patience**2, len(falling)),
-                float(((falling - worst_first) ** 2).sum()),
-            )
+            highest = _series(self.patience**2, len(falling))
+            farthest = float(((falling - worst_first) ** 2).sum())
         else:  # of infinitely many items, those that have no grade could take all
             least, lowest = 0.0, 0.0
             highest, farthest = _series(self.patience**2, math.inf), norm + _series(steepest, math.inf)
@@ -328,8 +326,10 @@ _EXPOSED: dict[str, Any] = {
 }
 
 
-def _exposed(name: str, figure: str, **declared: str) -> Definition:
-    """The measure of one of the three figures."""
+def _exposed(
+    name: str, figure: str, label: str, better: Literal["lower", "higher"], cite: str, says: str
+) -> None:
+    """Defines the measure of one of the three figures."""
 
     def values(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
         figures = expected(retrieved, norm, of)
@@ -338,38 +338,25 @@ def _exposed(name: str, figure: str, **declared: str) -> Definition:
         bounded: Bounded | None = getattr(figures, figure)
         if bounded is None:
             return {"": Undefined("no_useful")}
-        if norm == "raw":
-            return {"": float(bounded.value)}
-        degenerate = bounded.degenerate
-        return {"": Convention(bounded.otherwise, "degenerate") if degenerate else float(bounded.normalised)}
+        if bounded.degenerate and norm != "raw":
+            return {"": Convention(bounded.otherwise, "degenerate")}
+        return {"": float(bounded.value if norm == "raw" else bounded.normalised)}
 
-    return measure(name, **declared, **_EXPOSED)(values)
+    measure(name, label=label, better=better, cite=cite, says=says, **_EXPOSED)(values)
 
 
 _exposed(
-    "EE-D",
-    "disparity",
-    label="exposure disparity",
-    better="lower",
-    cite="Σ ε², 0 when all items are shown alike",
-    says="How unequally items are shown: 0 when all alike, 1 when always the same list.",
-)
+    "EE-D", "disparity", "exposure disparity", "lower", "Σ ε², 0 when all items are shown alike",
+    "How unequally items are shown: 0 when all alike, 1 when always the same list.",
+)  # fmt: skip
 _exposed(
-    "EE-R",
-    "relevance",
-    label="exposure of useful items",
-    better="higher",
-    cite="Σ ε ε*",
-    says="How much of what is shown is useful: 1 when nothing else could be, 0 when nothing less could.",
-)
+    "EE-R", "relevance", "exposure of useful items", "higher", "Σ ε ε*",
+    "How much of what is shown is useful: 1 when nothing else could be, 0 when nothing less could.",
+)  # fmt: skip
 _exposed(
-    "EE-L",
-    "loss",
-    label="expected exposure loss",
-    better="lower",
-    cite="Σ (ε − ε*)²",
-    says="How far exposure is from equal exposure of equally useful items: 0 when it is that.",
-)
+    "EE-L", "loss", "expected exposure loss", "lower", "Σ (ε − ε*)²",
+    "How far exposure is from equal exposure of equally useful items: 0 when it is that.",
+)  # fmt: skip
 
 
 # How far answers rest on the items that they cite: of the items cited, those that support the answer (precision), and
@@ -384,16 +371,12 @@ _OF_CITATIONS: dict[str, Any] = {
     "cutoff": "none",
     "bounds": (0.0, 1.0),
     "better": "higher",
+    "cite": "after ALCE [Gao et al. 2023]",
     "undefined": {"not_judged": "nobody judged what was cited", "nothing_cited": "no answer cites an item"},
 }
 
 
-@measure(
-    "CitationPrecision",
-    label="citations that support the answer",
-    cite="after ALCE [Gao et al. 2023]",
-    **_OF_CITATIONS,
-)
+@measure("CitationPrecision", label="citations that support the answer", **_OF_CITATIONS)
 def citation_precision(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
     """Share of the items cited that support the answer, each by itself; mean over the answers that cite any."""
     judged = _judged(retrieved)
@@ -401,12 +384,7 @@ def citation_precision(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value
     return {"": mean_of_samples(shares, "nothing_cited" if judged else "not_judged")}
 
 
-@measure(
-    "CitationRecall",
-    label="answers that a citation supports",
-    cite="after ALCE [Gao et al. 2023]",
-    **_OF_CITATIONS,
-)
+@measure("CitationRecall", label="answers that a citation supports", **_OF_CITATIONS)
 def citation_recall(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
     """Share of answers that an item which they cite supports; an answer without citation is none of them."""
     shares = [(count, float(bool(supporting))) for count, _, supporting in _judged(retrieved)]

@@ -84,12 +84,9 @@ def _chances_of_first(judged: Judged, ranking: Ranking, places: NDArray[np.intp]
 
 
 @measure(
-    "Exposure",
-    params={"log": ("e", "2")},
-    bounds=(0.0, math.inf),
-    label="mean exposure",
+    "Exposure", params={"log": ("e", "2")}, bounds=(0.0, math.inf), label="mean exposure",
     cite="Wang et al. 2024, Eq. 2",
-)
+)  # fmt: skip
 def exposure(judged: Judged, cutoff: int | None, log: str) -> Mapping[str, Value]:
     """E1 and E0, in natural or binary logarithms (log2 figures = ln figures × ln 2) [A Eq. 2]."""
     if not judged.rankings:
@@ -117,18 +114,11 @@ OF_RATIOS: Mapping[str, Any] = {"parity": 1.0, "bounds": (0.0, math.inf), "scale
 
 
 @measure(
-    "ExpRatio",
-    params={"agg": ("ratio-of-means", "mean-of-ratios", "geometric"), **COMPARED, **CONTROL},
-    **OF_RATIOS,
-    better="parity",
-    aggregate="ratio-of-means",
-    label="exposure ratio",
-    of_all=("control", "order"),
-    headline=True,
-    assessed_by="PreferenceOdds",
-    reach=("ExpRatio", "agg", "control", "missing"),
-    cite="Wang et al. 2024, Eq. 1-2",
-)
+    "ExpRatio", params={"agg": ("ratio-of-means", "mean-of-ratios", "geometric"), **COMPARED, **CONTROL},
+    **OF_RATIOS, better="parity", aggregate="ratio-of-means", label="exposure ratio",
+    of_all=("control", "order"), headline=True, assessed_by="PreferenceOdds",
+    reach=("ExpRatio", "agg", "control", "missing"), cite="Wang et al. 2024, Eq. 1-2",
+)  # fmt: skip
 def exposure_ratio(
     judged: Judged,
     cutoff: int | None,
@@ -202,18 +192,11 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
 
 
 @measure(
-    "ExcessRatio",
-    params=CONTROL,
-    cutoff="none",
-    **OF_RATIOS,
-    better="parity",
-    aggregate="ratio-of-means",
+    "ExcessRatio", params=CONTROL, cutoff="none", **OF_RATIOS, better="parity", aggregate="ratio-of-means",
     label="excess ratio",
     undefined={"single_items": "on average lists have fewer than two items of one group"},
-    of_all=("control", "order"),
-    assessed_by="PreferenceOdds",
-    reach=("ExpRatio", "control"),
-)
+    of_all=("control", "order"), assessed_by="PreferenceOdds", reach=("ExpRatio", "control"),
+)  # fmt: skip
 def excess_ratio(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:
     """ExpRatio / RelevanceRatio: what is left of the exposure ratio when relevance is accounted for."""
     compared = {name: words[0] for name, words in COMPARED.items()}

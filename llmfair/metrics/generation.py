@@ -62,13 +62,9 @@ _OF_ANSWERS: dict[str, Any] = {"reads": Retrieved, "cutoff": "none", "undefined"
 
 
 @measure(
-    "EU",
-    label="expected utility",
-    params={"norm": ("raw", "ceiling"), "zero": ("one", "drop")},
-    better="higher",
-    cite="Kim & Diaz 2025, Eq. 7",
-    **_OF_ANSWERS,
-)
+    "EU", label="expected utility", params={"norm": ("raw", "ceiling"), "zero": ("one", "drop")},
+    better="higher", cite="Kim & Diaz 2025, Eq. 7", **_OF_ANSWERS,
+)  # fmt: skip
 def eu(retrieved: Retrieved, cutoff: None, norm: str, zero: str) -> Mapping[str, Value]:
     """Mean utility of the answers over the lists that a policy draws."""
     utility, ceiling = expected_utility(retrieved), retrieved.ceiling
@@ -83,20 +79,15 @@ def eu(retrieved: Retrieved, cutoff: None, norm: str, zero: str) -> Mapping[str,
 
 
 @measure(
-    "EU-change",
-    label="change of utility",
-    parity=0.0,
-    better="higher",
-    headline=True,
-    cite="EU − EU of the deterministic list",
-    **_OF_ANSWERS,
-)
+    "EU-change", label="change of utility", parity=0.0, better="higher", headline=True,
+    cite="EU − EU of the deterministic list", **_OF_ANSWERS,
+)  # fmt: skip
 def eu_change(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
     """Mean utility less that of the same retriever's deterministic list."""
-    mean_utility = expected_utility(retrieved)
-    if isinstance(mean_utility, Undefined):
-        return {"": mean_utility}
-    return {"": Undefined("no_baseline") if retrieved.baseline is None else mean_utility - retrieved.baseline}
+    utility, baseline = expected_utility(retrieved), retrieved.baseline
+    if isinstance(utility, Undefined):
+        return {"": utility}
+    return {"": Undefined("no_baseline") if baseline is None else utility - baseline}
 
 
 def _a_word(text: str) -> str:
@@ -128,14 +119,9 @@ def attributed_exposure(retrieved: Retrieved) -> tuple[Floats, int] | Undefined:
 
 
 @measure(
-    "EAR",
-    label="attributed share",
-    params={"over": ("k", "shown"), "by": BY},
-    bounds=(0.0, 1.0),
-    better="higher",
-    cite="Kim & Diaz 2025, Eq. 8-9",
-    **_OF_ANSWERS,
-)
+    "EAR", label="attributed share", params={"over": ("k", "shown"), "by": BY}, bounds=(0.0, 1.0),
+    better="higher", cite="Kim & Diaz 2025, Eq. 8-9", **_OF_ANSWERS,
+)  # fmt: skip
 def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mapping[str, Value]:
     """Share of k, or of what was shown where that is less, that answers rest on; mean over samples."""
     lists = credited(retrieved)
@@ -150,13 +136,10 @@ def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mappin
 
 
 @measure(
-    "EAE-D",
-    label="attributed exposure disparity",
+    "EAE-D", label="attributed exposure disparity",
     params={"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples"), "by": BY},
-    bounds=(0.0, math.inf),
-    cite="Kim & Diaz 2025, Eq. 10-11",
-    **_OF_ANSWERS,
-)
+    bounds=(0.0, math.inf), cite="Kim & Diaz 2025, Eq. 10-11", **_OF_ANSWERS,
+)  # fmt: skip
 def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None) -> Mapping[str, Value]:
     """How unequally items are credited, between 0 and k' items always credited alike; it grows with EAR, too."""
     exposure = attributed_exposure(retrieved)
@@ -169,13 +152,9 @@ def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None
 
 
 @measure(
-    "EffectiveSources",
-    label="effective number of credited items",
-    params={"by": BY},
-    bounds=(0.0, math.inf),
-    cite="(Σ ε^a)²/Σ (ε^a)²",
-    **_OF_ANSWERS,
-)
+    "EffectiveSources", label="effective number of credited items", params={"by": BY}, bounds=(0.0, math.inf),
+    cite="(Σ ε^a)²/Σ (ε^a)²", **_OF_ANSWERS,
+)  # fmt: skip
 def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
     """How many items, credited alike, would be as unequal: 1 where one takes all the credit."""
     attributed = attributed_exposure(retrieved)
@@ -188,13 +167,9 @@ def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Map
 
 
 @measure(
-    "AttributionAt",
-    label="attributed share by slot",
-    params={"by": BY},
-    bounds=(0.0, 1.0),
-    cite="tests the equal attention that Eq. 4 assumes",
-    **_OF_ANSWERS,
-)
+    "AttributionAt", label="attributed share by slot", params={"by": BY}, bounds=(0.0, 1.0),
+    cite="tests the equal attention that Eq. 4 assumes", **_OF_ANSWERS,
+)  # fmt: skip
 def attribution_at(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
     """Share of the items shown in each slot that answers rest on: alike where the generator attends to all alike."""
     lists = [(drawn.count, retrieved.shown(drawn), doc_ids) for drawn, doc_ids in credited(retrieved)]

@@ -45,11 +45,9 @@ def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
 def parse_figure(text: str, reads: type[Observation] | None = None) -> tuple[Measure, dict[str, str]]:
     """A measure, and the keys of the rows that are meant, as `Name(stratum=relevant)` has them. Raises UsageError."""
     name, written, cutoff = _spelled(text)
-    defined = {each.casefold(): each for each in registry.names("measure")}
-    parameters = (
-        registry.lookup("measure", defined[name.casefold()]).params if name.casefold() in defined else ()
-    )
-    keys = {key: written.pop(key) for key in KEYS if key in written and key not in parameters}
+    ours = {each.casefold(): registry.lookup("measure", each).params for each in registry.names("measure")}
+    names = [key for key in KEYS if key in written and key not in ours.get(name.casefold(), ())]
+    keys = {key: written.pop(key) for key in names}
     for key, value in keys.items():
         if KEYS[key] and value not in KEYS[key]:
             raise UsageError(
@@ -81,9 +79,13 @@ def _measure(
     params = definition.params if definition else {}
     if definition is None or (name in theirs and not written.keys() & params.keys()):
         return trec_eval_measure(theirs[name], written, cutoff, also=params)
-    return Measure(
-        definition.name, _checked_params(definition, written), _checked_cutoff(definition, cutoff), definition
-    )
+    checked = _checked_params(definition, written)
+    if cutoff is None and definition.cutoff == "required":
+        raise UsageError(f"{canonical} needs a cutoff.", f"write {canonical}@20")
+    if cutoff is not None and definition.cutoff == "none":
+        raise UsageError(f"{canonical} takes no cutoff.", f"write it without @{cutoff}")
+    first = None if cutoff is None else read_argument(f"{canonical}: the cutoff", cutoff, WHOLE_NUMBER)
+    return Measure(canonical, checked, cast("int | None", first), definition)
 
 
 def parse_measures(text: str, reads: type[Observation] | None = None) -> tuple[Measure, ...]:
@@ -147,17 +149,6 @@ def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple
     return tuple(checked.items())
 
 
-def _checked_cutoff(definition: Definition, cutoff: str | None) -> int | None:
-    """The number of first ranks that count. Raises UsageError."""
-    if cutoff is None and definition.cutoff == "required":
-        raise UsageError(f"{definition.name} needs a cutoff.", f"write {definition.name}@20")
-    if cutoff is not None and definition.cutoff == "none":
-        raise UsageError(f"{definition.name} takes no cutoff.", f"write it without @{cutoff}")
-    if cutoff is None:
-        return None
-    return cast(int, read_argument(f"{definition.name}: the cutoff", cutoff, WHOLE_NUMBER))
-
-
 # Why a figure is missing or says nothing, in words: those of the measure that says so, else these of statistics.
 
 
@@ -181,6 +172,5 @@ def in_words(reason: str | None, measure: str = "") -> str:
     defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
     first = [definition.undefined for definition in defined if definition.name == name]
     # a conclusion bars other figures, too, which have no words for its reasons
-    others = [definition.undefined for definition in defined if definition.name != name]
-    words: Mapping[str, str] = ChainMap(*map(dict, (*first, REASONS, *others)))
+    words = ChainMap(*map(dict, (*first, REASONS, *(definition.undefined for definition in defined))))
     return words.get(str(reason), str(reason).replace("_", " "))

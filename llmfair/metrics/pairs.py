@@ -209,11 +209,7 @@ win_ratio = _defined("WinRatio", WIN_RATIO, cite="PP/UU (Wang et al. 2024, 3.3)"
 raw_ratio = _defined("RawRatio", RAW_RATIO, cite="parseable answers, protected/unprotected", **_parity)
 balanced_ratio = _defined("BalancedRatio", BALANCED_RATIO, cite="(2PP + FF + SS)/(2UU + FF + SS)", **_parity)
 adjusted_odds = _defined(
-    "AdjustedOdds",
-    ADJUSTED_ODDS,
-    label="preference odds",
-    worded=True,
-    headline=True,
+    "AdjustedOdds", ADJUSTED_ODDS, label="preference odds", worded=True, headline=True,
     undefined={
         **_REASONS,
         "equal_scores": "both scores of every pair are equal, so nothing is ranked",
@@ -222,61 +218,41 @@ adjusted_odds = _defined(
         "outside_alone": "outside the band by itself, not beside all else tested",
         "chance_answers": "the answers agree over both orders no more than by chance",
     },
-    cite="exp((logit p1 + logit p2)/2)",
-    **_parity,
-)
+    cite="exp((logit p1 + logit p2)/2)", **_parity,
+)  # fmt: skip
 position_odds = _defined(
     "PositionOdds", POSITION_ODDS, scale="log", cite="exp((logit p1 − logit p2)/2)", bounds=(0.0, math.inf)
 )
 kappa = _defined("Kappa", KAPPA, cite="(PP + UU − e)/(1 − e) on shares, e by chance", bounds=(-1.0, 1.0))
 win_share = _defined(
-    "WinShare",
-    WIN_SHARES,
-    label="win share",
-    worded=True,
-    cite="PP/N, UU/N (Wang et al. 2024, Table 3)",
+    "WinShare", WIN_SHARES, label="win share", worded=True, cite="PP/N, UU/N (Wang et al. 2024, Table 3)",
     **_rate,
-)
+)  # fmt: skip
 flip_rate = _defined(
     "FlipRate", FLIP_RATE, label="flips", worded=True, cite="(FF + SS)/N", shows="order dependence", **_rate
 )
 first_slot_rate = _defined(
-    "FirstSlotRate",
-    FIRST_SLOT_RATE,
-    label="first shown wins",
-    worded=True,
-    cite="of parseable answers",
-    shows="position bias",
-    **_rate,
-)
+    "FirstSlotRate", FIRST_SLOT_RATE, label="first shown wins", worded=True, cite="of parseable answers",
+    shows="position bias", **_rate,
+)  # fmt: skip
 position_index = _defined("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N", bounds=(-1.0, 1.0))
 tie_rate = _defined("TieRate", TIE_RATE, label="ties", worded=True, cite="T/N", **_rate)
 
 
 @measure(
-    "InvalidRate",
-    label="unparseable",
-    worded=True,
-    undefined={**_REASONS, "forced": "answers were held to the labels"},
-    cite="M/N",
-    **_OF_PAIRS,
-    **_TALLIED,
+    "InvalidRate", label="unparseable", worded=True,
+    undefined={**_REASONS, "forced": "answers were held to the labels"}, cite="M/N", **_OF_PAIRS, **_TALLIED,
     **_rate,
-)
+)  # fmt: skip
 def invalid_rate(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
     # it says nothing of a model that was held to readable answers
     return {"": Undefined("forced") if pairs.forced else tally(pairs, INVALID_RATE)}
 
 
 @measure(
-    "NoiseRate",
-    label="test–retest disagreement",
-    worded=True,
-    cite="draws 0 and 1",
-    undefined=_REASONS,
-    **_OF_PAIRS,
-    **_rate,
-)
+    "NoiseRate", label="test–retest disagreement", worded=True, cite="draws 0 and 1", undefined=_REASONS,
+    **_OF_PAIRS, **_rate,
+)  # fmt: skip
 def noise_rate(pairs: JudgedPairs, cutoff: None) -> Mapping[str, Value]:
     """Share of the chats asked twice and readable twice whose answer changed; a tie is an answer.
 

@@ -68,18 +68,11 @@ REASONS: Mapping[str, str] = {
 
 
 @measure(
-    "PreferenceOdds",
-    params={"of": ("answers", "ranking"), "stratum": ("none", "relevant", "irrelevant")},
-    **OF_ODDS,
-    better="parity",
-    aggregate="preference-odds",
-    label="preference odds",
-    labels={"answers": "odds of answers", "ranking": "odds of rankings"},
-    headline=True,
-    assessed_by="PreferenceOdds",
-    worded=True,
-    undefined=REASONS,
-)
+    "PreferenceOdds", params={"of": ("answers", "ranking"), "stratum": ("none", "relevant", "irrelevant")},
+    **OF_ODDS, better="parity", aggregate="preference-odds", label="preference odds",
+    labels={"answers": "odds of answers", "ranking": "odds of rankings"}, headline=True,
+    assessed_by="PreferenceOdds", worded=True, undefined=REASONS,
+)  # fmt: skip
 def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Mapping[str, Value]:
     """The odds that of two equally relevant items the protected one is put ahead of the unprotected one.
 
@@ -136,14 +129,10 @@ def slot_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
 
 
 @measure(
-    "RelevanceOdds",
-    **OF_ODDS,
-    better="higher",
-    aggregate="preference-odds",
-    label="relevance odds",
+    "RelevanceOdds", **OF_ODDS, better="higher", aggregate="preference-odds", label="relevance odds",
     worded=True,
     undefined={**REASONS, "no_common_grade": "no list has items of different grades of relevance"},
-)
+)  # fmt: skip
 def relevance_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     """The odds that of two items of different grade, shown together for the first time, the better one is ahead."""
     if judged.encounters is None:

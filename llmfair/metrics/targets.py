@@ -157,19 +157,23 @@ def target_shares(judged: Judged, spread: Cells, target: str, membership: str) -
         shares = np.zeros(spread.kept.shape)
         shares[(slice(None, -1),) * shares.ndim] = 1
     elif target not in TARGETS:
-        shares = _stated(target, spread)
+        named = [*map("*".join, product(*spread.axes))]
+        stated = read_shares(target)
+        for name in stated:
+            if name not in named:
+                raise UsageError(
+                    f"{target}: '{name}' is no group of {'*'.join(a.name for a in spread.attributes)}."
+                    f"{did_you_mean(name, named)}",
+                    f"known: {', '.join(named)}",
+                )
+        shares = np.array([stated.get(name, 0.0) for name in named]).reshape(spread.kept.shape)
     else:
-        trec = target != "empirical"
-        backgrounds = [
-            _background_shares(spread.groups, attribute, axis)
-            for attribute, axis in zip(spread.attributes, spread.axes, strict=True)
-            if trec
-        ]
+        backgrounds = [] if target == "empirical" else _backgrounds(spread)
         relevant: Mapping[str, int] = spread.groups.relevant.get(judged.query_id) or {
             doc_id: 1 for doc_id, grade in judged.candidates.relevance.items() if grade >= 1
         }
         shares = np.tensordot([*relevant.values()], spread.rows([*relevant], membership), axes=1)
-        if trec:
+        if backgrounds:
             shares = half_background(shares, backgrounds)
     shares = shares[spread.kept]
     return shares / shares.sum() if shares.any() else Undefined("no_target")
@@ -192,30 +196,19 @@ def half_background(relevant: Floats, backgrounds: Sequence[Floats]) -> Floats:
     return target
 
 
-def _background_shares(groups: Groups, attribute: Attribute, axis: Sequence[str]) -> Floats:
-    """The background over the groups of an axis, without @UNKNOWN. Raises UsageError when there is none."""
-    background = _background(groups, attribute)
-    if background is None:
-        raise UsageError(
-            f"no background of {attribute.name} has all groups of the data, as targets of TREC need one: "
-            f"{', '.join(sorted(_of_documents(groups, attribute)))}.",
-            f"add [{attribute.name}.background] to attributes.toml, or write target=empirical",
-        )
-    return np.array([background.get(name, 0.0) for name in axis[:-1]])
-
-
-def _stated(path: str, spread: Cells) -> Floats:
-    """The shares of a file, in the shape of the cells; a name that is not given has none. Raises UsageError."""
-    named = list(map("*".join, product(*spread.axes)))
-    shares = read_shares(path)
-    for name in shares:
-        if name not in named:
+def _backgrounds(spread: Cells) -> list[Floats]:
+    """The background over the groups of each axis, without @UNKNOWN. Raises UsageError when there is none."""
+    backgrounds = []
+    for attribute, axis in zip(spread.attributes, spread.axes, strict=True):
+        background = _background(spread.groups, attribute)
+        if background is None:
             raise UsageError(
-                f"{path}: '{name}' is no group of {'*'.join(a.name for a in spread.attributes)}."
-                f"{did_you_mean(name, named)}",
-                f"known: {', '.join(named)}",
+                f"no background of {attribute.name} has all groups of the data, as targets of TREC need one: "
+                f"{', '.join(sorted(_of_documents(spread.groups, attribute)))}.",
+                f"add [{attribute.name}.background] to attributes.toml, or write target=empirical",
             )
-    return np.array([shares.get(name, 0.0) for name in named]).reshape(spread.kept.shape)
+        backgrounds.append(np.array([background.get(name, 0.0) for name in axis[:-1]]))
+    return backgrounds
 
 
 def read_shares(path: str) -> Mapping[str, float]:

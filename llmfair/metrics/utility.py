@@ -186,14 +186,9 @@ def trec_fair_ndcg(
 
 
 @measure(
-    "overlap",
-    cutoff="required",
-    bounds=(0.0, 1.0),
-    better="higher",
-    label="overlap",
-    of_a_set=True,
+    "overlap", cutoff="required", bounds=(0.0, 1.0), better="higher", label="overlap", of_a_set=True,
     cite="DELTR, precision at top k",
-)
+)  # fmt: skip
 def overlap(judged: Judged, cutoff: int) -> Mapping[str, Value]:
     """|first k ranked ∩ first k of the reference order| / k.
 

@@ -51,50 +51,36 @@ class PairwiseSettings(PromptSettings, AuditSettings):
     pairs: int = DATA(50, "Pairs per query and relevance stratum.", least=1, most=MOST_NUMBERED, result=False)
     conditions: str = DATA(
         "relevant,irrelevant",
-        "Relevance strata of pairs, comma-separated: both items relevant, both irrelevant.",
-        result=False,
+        "Relevance strata of pairs, comma-separated: both items relevant, both irrelevant.", result=False,
         form=STRATA,
-    )
+    )  # fmt: skip
     grades: Literal["match", "any"] = DATA(
-        "match",
-        "Pairs of two items of the same relevance grade (match), or of any two of a stratum.",
-        result=False,
-        advanced=True,
-    )
+        "match", "Pairs of two items of the same relevance grade (match), or of any two of a stratum.",
+        result=False, advanced=True,
+    )  # fmt: skip
     noise_share: float = PROMPT(
-        0.1,
-        "Share of pairs asked a second time: how much the same question differs.",
-        advanced=True,
-        least=0,
-        most=1,
-    )
+        0.1, "Share of pairs asked a second time: how much the same question differs.", advanced=True,
+        least=0, most=1,
+    )  # fmt: skip
     repeats: int = PROMPT(1, "Times each pair is asked.", least=1, most=MOST_REPEATS, advanced=True)
     on_bad_answer: str = PROMPT(
-        "repair",
-        "What becomes of a bad answer: repair (it is counted unread), retry[:N] or fail.",
+        "repair", "What becomes of a bad answer: repair (it is counted unread), retry[:N] or fail.",
         advanced=True,
-    )
+    )  # fmt: skip
     weights: Literal["macro", "pooled"] = STATISTICS(
         "macro", "What weighs alike: queries, or pairs.", advanced=True
     )
     label_error: float | None = STATISTICS(
-        None,
-        "Share of relevance grades that may be wrong: which odds a fair ranker would then read.",
-        advanced=True,
-        above=0,
-        below=0.5,
-    )
+        None, "Share of relevance grades that may be wrong: which odds a fair ranker would then read.",
+        advanced=True, above=0, below=0.5,
+    )  # fmt: skip
     sequential: bool = STATISTICS(
         False, "Stop each stratum as soon as it is settled where its odds lie.", result=True
     )
     max_pairs: int = STATISTICS(
-        1000,
-        "Most pairs of a stratum under --sequential.",
-        least=1,
-        most=MOST_NUMBERED,
-        result=True,
+        1000, "Most pairs of a stratum under --sequential.", least=1, most=MOST_NUMBERED, result=True,
         advanced=True,
-    )
+    )  # fmt: skip
 
     @property
     def at_once(self) -> int | None:
@@ -166,18 +152,12 @@ class PlanPairwiseSettings(PlanningSettings, PairwiseSettings):
         None, "A pairwise run whose answers say how these will be: the next three, unrounded."
     )
     first_slot: float = STATISTICS(
-        0.5,
-        "Expected share of answers that the item shown first wins.",
-        advanced=True,
-        above=0,
-        below=1,
-    )
+        0.5, "Expected share of answers that the item shown first wins.", advanced=True, above=0, below=1,
+    )  # fmt: skip
     consistent: float | None = STATISTICS(
-        None,
-        "Expected share of pairs that do not flip with the order; without it 0.6 to 0.9.",
-        above=0,
+        None, "Expected share of pairs that do not flip with the order; without it 0.6 to 0.9.", above=0,
         most=1,
-    )
+    )  # fmt: skip
     icc: float = STATISTICS(0.05, "Expected intraclass correlation of a query's pairs.", least=0, most=1)
 
     def check(self) -> None:
@@ -196,25 +176,17 @@ class CalibratePairwiseSettings(CalibrationSettings, PairwiseSettings):
         "-0.3,-0.1,0,0.1,0.3", "Injected log pair odds, comma-separated; 0 is always among them."
     )
     position: float = STATISTICS(
-        0.5,
-        "Injected log odds of the item shown first, beside the preference.",
-        least=-MOST_INJECTED,
+        0.5, "Injected log odds of the item shown first, beside the preference.", least=-MOST_INJECTED,
         most=MOST_INJECTED,
-    )
+    )  # fmt: skip
     query_sd: float = STATISTICS(
-        0.3,
-        "Standard deviation over queries of the injected log pair odds.",
-        advanced=True,
-        least=0,
+        0.3, "Standard deviation over queries of the injected log pair odds.", advanced=True, least=0,
         most=MOST_SPREAD,
-    )
+    )  # fmt: skip
     pair_sd: float = STATISTICS(
-        1.0,
-        "Standard deviation of the same over the pairs of a query: what makes both orders agree.",
-        advanced=True,
-        least=0,
-        most=MOST_SPREAD,
-    )
+        1.0, "Standard deviation of the same over the pairs of a query: what makes both orders agree.",
+        advanced=True, least=0, most=MOST_SPREAD,
+    )  # fmt: skip
     malformed: float = STATISTICS(
         0.0, "Share of answers that cannot be read.", advanced=True, least=0, below=1
     )

@@ -40,20 +40,16 @@ class RagSettings(PromptSettings, AuditSettings):
     dataset: str = DATA(
         "rag-sample",
         "Questions with answers: rag-sample, a .jsonl file, a folder, or lamp/1 to lamp/7 with --data.",
-        short="-d",
-        result=False,
-    )
+        short="-d", result=False,
+    )  # fmt: skip
     data: Path | None = DATA(
         None, "Folder of the files of a dataset that users bring, such as lamp/4.", result=False
     )
     model: tuple[str, ...] = MODEL(
         ("fake:reader",),
-        "The generator: openai:NAME, hf:NAME, vllm:NAME, fake:reader; repeatable, one run each.",
-        short="-m",
-        effect=IMPORTS,
-        result=False,
-        advanced=False,
-    )
+        "The generator: openai:NAME, hf:NAME, vllm:NAME, fake:reader; repeatable, one run each.", short="-m",
+        effect=IMPORTS, result=False, advanced=False,
+    )  # fmt: skip
     prompt: str | None = PROMPT(
         None, "Prompt template of your own, a TOML file (default: the dataset's).", result=False
     )
@@ -70,10 +66,8 @@ class RagSettings(PromptSettings, AuditSettings):
     pool: int = DATA(
         100,
         "Of a corpus that all questions share: items per question, those that the first retriever finds.",
-        least=1,
-        most=100_000,
-        advanced=True,
-    )
+        least=1, most=100_000, advanced=True,
+    )  # fmt: skip
     samples: int = DATA(20, "Lists drawn per query, retriever and alpha.", least=1, most=MOST_SAMPLES)
     useful: str = DATA(
         "gain",
@@ -84,10 +78,8 @@ class RagSettings(PromptSettings, AuditSettings):
     context: int | None = PROMPT(
         None,
         "Tokens that the generator reads: items are cut to fit (default: those of hf: and vllm: models, else 4096).",
-        least=64,
-        most=10_000_000,
-        advanced=True,
-    )
+        least=64, most=10_000_000, advanced=True,
+    )  # fmt: skip
     utility: Utility | None = STATISTICS(None, "What an answer is worth (default: the dataset's).")
     attribution: str = STATISTICS(
         "overlap",
@@ -112,9 +104,8 @@ class RagSettings(PromptSettings, AuditSettings):
     worst_loss: float | None = STATISTICS(
         None,
         "Largest loss of utility that a query can have, where it is less than the utility's range: fewer queries do.",
-        above=0,
-        advanced=True,
-    )
+        above=0, advanced=True,
+    )  # fmt: skip
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
