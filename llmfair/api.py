@@ -499,13 +499,13 @@ def finetune_lora(
     gates; MissingExtra without [local].
     """
     from llmfair.tuning.finetune import finetune
-    from llmfair.tuning.words import NEAREST, TrainingProgress, missed_on_test, model_card
+    from llmfair.tuning.words import NEAREST, TrainingProgress, lost_on_test, model_card
 
     options = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
-    done = finetune(options, model_card, TrainingProgress() if progress else None)
+    done = finetune(options, model_card, TrainingProgress(silent=not progress))
     if done.results.status == "rejected":
         raise _readable(RequirementFailed(str(done.results.training.why), NEAREST), done.folder.path)
-    if missed := missed_on_test(done.results):
+    for missed in lost_on_test(done.results):
         warnings.warn(missed, stacklevel=2)
     return Result("finetune-lora", done.results, done.folder.path)
 

@@ -45,7 +45,8 @@ def mitigate(
     from llmfair.cli.audits import write_report
     from llmfair.mitigation.mitigate import mitigate as held
     from llmfair.mitigation.mitigate import plan_mitigation
-    from llmfair.mitigation.words import headed_table, plan_table
+    from llmfair.mitigation.words import mitigation_table, plan_table
+    from llmfair.report.table import headed
     from llmfair.results import TIDY, lines_of
     from llmfair.rundir import RunDir, find_run
 
@@ -66,7 +67,8 @@ def mitigate(
     results, below = done.results, [report or done.folder]
     lines = (TIDY, lines_of(results.rows, TIDY))
     document = {**plain(results), **(terminal.failure(done.error) if done.error else {})}
-    terminal.show(style, document, lambda: headed_table(results), lambda: lines, report, below)
+    shown = partial(headed, mitigation_table(results), results.verdict)
+    terminal.show(style, document, shown, lambda: lines, report, below)
     if done.error is not None:
         raise terminal.failed_after_output(done.error)
 
@@ -114,6 +116,7 @@ def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context)
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.audits.gates import refused, statuses_of
+    from llmfair.report.table import headed
     from llmfair.results import lines_of
     from llmfair.rundir import REPORT
     from llmfair.tuning import lora, words
@@ -138,12 +141,12 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     terminal.show(
         style,
         {**plain(done.results), **(terminal.failure(error) if error else {})},
-        lambda: words.headed_table(results),
+        lambda: headed(words.finetune_table(results), results.verdict),
         lambda: (words.TSV, lines_of(results.rows, words.TSV)),
         page if page.is_file() else None,
         [done.folder.path],
     )
-    if missed := words.missed_on_test(done.results):
+    for missed in words.lost_on_test(done.results):
         terminal.warn(missed)
     if error is not None:
         terminal.output.as_json = False  # said already

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from itertools import chain
@@ -97,7 +97,7 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     RunDir(folder).refuse_run()
     spending = Spending()
     tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
-    results, rows = outcome_of(base, tried, answers_of(_compared(run), base.condition), folder)
+    results, rows = outcome_of(base, tried, folder)
     results = write(
         folder, results, rows, {name: text for each in tried for name, text in each.files.items()}
     )
@@ -176,24 +176,18 @@ class Tried:
 def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch: Watch) -> Tried:
     """A remedy's rankings, measured; what is written already is not asked again."""
     _, _, parameters = spec.partition(":")
-    title, begun = remedy.title + f" ({parameters})" * bool(parameters), list[Path]()
+    title = remedy.title + f" ({parameters})" * bool(parameters)
     row = RemedyRow(name=stem(spec), remedy=spec, title=title, does=remedy.does, available=False)
-
-    def seeing(folder: Path, *more: Any) -> AbstractContextManager[None]:
-        begun.append(folder)
-        return watch(folder, *more)
-
     try:
         made = remedy.apply(base)
         if isinstance(made, Audit):
-            measured, orders, facts = _asked(base, spec, made, spending, seeing)
+            measured, orders, facts = _asked(base, spec, made, spending, watch)
         else:
             orders, facts = base.completed(made.orders), {"calls": made.calls, "remarks": [*made.remarks]}
             answers = None if made.condition is None else answers_of(_compared(base.run), made.condition)
             measured = measure(spec, base.judged(orders), made.halves, answers=answers)
     except LlmfairError as error:
-        run = next((str(folder) for folder in begun if folder.is_dir()), None)
-        return Tried(structs.replace(row, error=document_of(error), run=run), error=error)
+        return Tried(structs.replace(row, error=document_of(error)), error=error)
     files = files_of(spec, orders)
     return Tried(structs.replace(row, available=True, rankings=[*files], **facts), measured, files)
 
@@ -210,11 +204,8 @@ def _asked(
     compared, answers = _compared(run), None
     orders: Orders
     if audit.own_lists:
-        judged = [
-            page
-            for page in audit.kind.measure.observations(run)[audit.condition]
-            if isinstance(page, Judged) and page.query_id in base.orders
-        ]
+        pages = audit.kind.measure.observations(run)[audit.condition]
+        judged = [page for page in pages if isinstance(page, Judged) and page.query_id in base.orders]
         orders = {page.query_id: page.rankings for page in judged}
     else:
         if run.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
@@ -261,8 +252,7 @@ def document_of(error: LlmfairError) -> ErrorDocument:
 # Figures of a remedy's rankings, and their changes beside the unmitigated ones, paired by query.
 
 
-OF_A_PAGE = (UTILITY, PAGE)
-"""What compares of rankings of other documents too."""
+OF_A_PAGE = (UTILITY, PAGE)  # what compares of rankings of other documents too
 UNTOUCHED, OTHER_LISTS = "answers_untouched", "other_lists"
 """Why there is no figure: the remedy orders anew what was answered; it ranks other documents than the run's lists."""
 
@@ -300,23 +290,22 @@ def measure(
 ) -> Measured:
     """Every measure of every query. Rankings that were merged are as consistent as those of their halves."""
 
-    def of_halves(query: Judged) -> float | Undefined:
+    def of_halves(query: Judged) -> Any:
         pairs = (halves or {}).get(query.query_id, ())
         orders = replace(query, rankings=tuple(chain(*pairs))).orders
-        value = consistent([*zip(orders[::2], orders[1::2], strict=True)], len(query.doc_ids))
-        assert isinstance(value, float | Undefined)
-        return value
+        return consistent([*zip(orders[::2], orders[1::2], strict=True)], len(query.doc_ids))
 
     measures = [parse_measure(measure) for measure in MEASURED]
     every = {column.measure: column for column in measure_all(measures, {name: judged}) if not column.group}
     columns = dict[str, Column]()
     for of, measure in zip(MEASURED, measures, strict=True):
-        column = every.get(measure, Column(measure, name, "", {}))
+        values: dict[str, Any] | None = None
         if own_lists and of not in OF_A_PAGE:
-            column = replace(column, values={query.query_id: Undefined(OTHER_LISTS) for query in judged})
+            values = {query.query_id: Undefined(OTHER_LISTS) for query in judged}
         elif halves is not None and of == CONSISTENCY:
-            column = replace(column, values={query.query_id: of_halves(query) for query in judged})
-        columns[of] = column
+            values = {query.query_id: of_halves(query) for query in judged}
+        column = every.get(measure, Column(measure, name, "", {}))
+        columns[of] = column if values is None else replace(column, values=values)
     return Measured(name, columns, answers, OTHER_LISTS if own_lists else UNTOUCHED)
 
 
@@ -451,14 +440,13 @@ def write(
     results = structs.replace(results, files=digests)
     earlier = set[str]()
     with suppress(UsageError):
-        before = read(folder / "results.json", MitigationResults)
-        earlier = {name for remedy in before.remedies for name in remedy.rankings}
+        earlier = {*read(folder / "results.json", MitigationResults).files}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         make_inside(folder / "rankings")
         RunDir(folder).drop_report()
         for name in earlier - texts.keys():
-            if Path(name).parent == Path("rankings"):
+            if Path(name).parent == Path("rankings"):  # whatever somebody wrote there
                 (folder / name).unlink(missing_ok=True)
         for name, text in {**texts, "results.json": json_text(results)}.items():
             write_whole(folder / name, [text])
@@ -470,13 +458,13 @@ def write(
 
 
 def outcome_of(
-    base: Unmitigated, tried: Sequence[Tried], answers: Answers, folder: Path
+    base: Unmitigated, tried: Sequence[Tried], folder: Path
 ) -> tuple[MitigationResults, Sequence[Row]]:
-    """All that results.json has, and the rows of single queries too; `answers` are the run's own."""
+    """All that results.json has, and the rows of single queries too."""
     run = base.results
     length = median(len(rankings[0].doc_ids) for rankings in base.orders.values())
     inference = Inference(run.level, base.settings.ci, base.settings.seed, length)
-    before = measure(NONE, base.judged(base.orders), answers=answers)
+    before = measure(NONE, base.judged(base.orders), answers=answers_of(_compared(base.run), base.condition))
     every = [before, *(each.measured for each in tried if each.measured is not None)]
     named = {key: getattr(run, key) for key in ("dataset", "attribute", "model")}
     measurements = [row for each in every for row in each.rows(inference)]
@@ -493,25 +481,22 @@ def outcome_of(
         of[measure_of] = structs.replace(of[measure_of], p_adjusted=p)
     tested = in_band(every, figures, run.band, run.level)
     far = {name: distance(of[ODDS].value) for name, of in figures.items()}
-    useful = {name: of[UTILITY].value for name, of in figures.items()}
     points = {
-        name: (at, gain) for name, at in far.items() if at is not None and (gain := useful[name]) is not None
+        name: (at, useful)
+        for name, at in far.items()
+        if at is not None and (useful := figures[name][UTILITY].value) is not None
     }
     best = front(points)
 
-    def with_measures(row: RemedyRow) -> RemedyRow:
-        name, front = row.remedy, row.remedy in best
-        return structs.replace(row, figures=figures[name], distance=far[name], front=front, **tested[name])
+    def with_figures_of(row: RemedyRow) -> RemedyRow:
+        name = row.remedy
+        of = {"figures": figures[name], "distance": far[name], "front": name in best, **tested[name]}
+        return structs.replace(row, changes=changes.get(name, {}), **of)
 
     none = RemedyRow(
         name=NONE, remedy=NONE, title="unmitigated", does="The rankings as they are.", available=True, calls=0
     )
-    remedies = [
-        with_measures(structs.replace(each.row, changes=changes[each.row.remedy]))
-        if each.row.available
-        else each.row
-        for each in tried
-    ]
+    rows_of_all = [none, *(each.row for each in tried)]
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
     finding = run.findings.get(base.condition)
     results = MitigationResults(
@@ -527,12 +512,12 @@ def outcome_of(
         seed=base.settings.seed,
         queries=len(base.orders),
         orders=max(map(len, base.orders.values())),
-        prompted=base.prompted,
+        prompted=run.design.prompted,
         measures=[str(measure) for measure in measures],
         labels={str(measure): measure.label for measure in measures if measure.definition.worded},
         measure_notes={str(measure): measure.note for measure in measures if measure.note},
         family=sum(p is not None for p in adjusted),
-        remedies=[with_measures(none), *remedies],
+        remedies=[with_figures_of(row) if row.available else row for row in rows_of_all],
         rows=of_all,
     )
     return structs.replace(results, verdict=verdict_of(results, folder)), rows

@@ -76,14 +76,9 @@ class Unmitigated:
         spec, _, adapter = self.model.partition(" + ")
         return Subject(spec, self.settings.adapter, bool(adapter))
 
-    @property
-    def prompted(self) -> bool:
-        """Whether a model was asked, and not a ranker that reads no prompt."""
-        return self.results.design.prompted
-
     def require_prompt(self) -> None:
-        """Raises UsageError where nobody could be asked otherwise."""
-        if not self.prompted:
+        """Raises UsageError where nobody could be asked otherwise: a ranker reads no prompt."""
+        if not self.results.design.prompted:
             raise UsageError(f"{self.model} reads no prompt.", "use remedies that order its rankings anew")
 
     @cached_property
@@ -245,13 +240,11 @@ class Reranking(Remedy):
             query_id: [ranker.ordered(run.candidates(ranking))[0] for ranking in orders]
             for query_id, orders in run.orders.items()
         }
-        return Remedied(
-            {
-                query_id: [Ranking(query_id, list_.doc_ids) for list_ in lists]
-                for query_id, lists in ordered.items()
-            },
-            remarks=remarks(ranker, [lists[0] for lists in ordered.values()]),
-        )
+        rankings = {
+            query_id: [Ranking(query_id, each.doc_ids) for each in lists]
+            for query_id, lists in ordered.items()
+        }
+        return Remedied(rankings, remarks=remarks(ranker, [lists[0] for lists in ordered.values()]))
 
 
 def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -405,14 +398,11 @@ class Lora(Remedy):
 
 def trained_beside(run: Unmitigated, name: str) -> Path | None:
     """The newest adapter of this model, trained by this attribute, in a folder beside the run's."""
-    adapters = []
+    adapters, of = [], (name, run.attribute.name)
     for path in run.run.path.resolve().parent.glob(f"*/{MANIFEST}"):
         with suppress(UsageError):  # damaged
             manifest = read_manifest(path.parent) or {}
-            if (manifest.get("base", {}).get("name"), manifest.get("attribute")) == (
-                name,
-                run.attribute.name,
-            ):
+            if (manifest.get("base", {}).get("name"), manifest.get("attribute")) == of:
                 adapters.append((path.stat().st_mtime, path.parent))
     return max(adapters)[1] if adapters else None
 
@@ -424,7 +414,10 @@ class NamedPrompt(Remedy):
 
     def apply(self, run: Unmitigated) -> Remedied:
         run.require_prompt()
-        name = next((name for name, side in run.attribute.variants.items() if side is Side.PROTECTED), None)
+        name = next(
+            (name for name, side in run.attribute.variants.items() if side is Side.PROTECTED),
+            None,
+        )
         if name is None:
             raise UsageError(
                 f"{run.attribute.name} has no words that name a group.",
@@ -476,10 +469,19 @@ class Offset(Remedy):
 
 def offsets_of(run: Unmitigated) -> Mapping[str, float]:
     """The offset of each query, from those of the other folds. Raises UsageError for fewer than two comparable ones."""
-    every = {
-        judged.query_id: _margins(judged, run.orders[judged.query_id]) for judged in run.judged(run.orders)
-    }
-    margins = {query_id: of_query for query_id, of_query in every.items() if of_query.size}
+    margins = dict[str, Floats]()
+    for judged in run.judged(run.orders):
+        doc_ids, ranks = ranks_of(run.orders[judged.query_id])
+        strengths = dict(zip(doc_ids, bradley_terry(ranks), strict=True))
+        scores = np.array([strengths[doc_id] for doc_id in judged.doc_ids])
+        protected, unprotected = (judged.on_side(side) for side in Side)
+        # how far the unprotected item of each two equally relevant ones is ahead of the protected one
+        ahead = [
+            (scores[unprotected & of][None, :] - scores[protected & of][:, None]).ravel()
+            for of in (judged.grades == grade for grade in np.unique(judged.grades))
+        ]
+        if (of_query := np.concatenate(ahead)).size:
+            margins[judged.query_id] = of_query
     if len(margins) < 2:
         raise UsageError(
             f"an offset is fitted on other queries, and {len(margins)} of {len(run.orders)} have two equally relevant "
@@ -492,15 +494,3 @@ def offsets_of(run: Unmitigated) -> Mapping[str, float]:
         for without in {None, *(fold.get(query_id) for query_id in run.orders)}
     }
     return {query_id: by_fold[fold.get(query_id)] for query_id in run.orders}
-
-
-def _margins(judged: Judged, orders: Sequence[Ranking]) -> Floats:
-    """How far the unprotected item of each two equally relevant ones is ahead of the protected one."""
-    doc_ids, ranks = ranks_of(orders)
-    strengths = dict(zip(doc_ids, bradley_terry(ranks), strict=True))
-    scores = np.array([strengths[doc_id] for doc_id in judged.doc_ids])
-    protected, unprotected = (judged.on_side(side) for side in Side)
-    of_grades = (judged.grades == grade for grade in np.unique(judged.grades))
-    return np.concatenate(
-        [(scores[unprotected & of][None, :] - scores[protected & of][:, None]).ravel() for of in of_grades]
-    )

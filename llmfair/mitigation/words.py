@@ -31,7 +31,7 @@ from llmfair.report.phrases import FEW_QUERIES, capitalised, cell, few_queries
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Remedied, front_plot, ratios
 from llmfair.report.section import Section
-from llmfair.report.table import Table, filled, headed
+from llmfair.report.table import Table, filled
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
 from llmfair.results import Exhibits, Figure, RunVerdict
 from llmfair.stats.power import MOST_QUERIES
@@ -88,38 +88,30 @@ def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow
         why = f"nothing can be said of the run's rankings: {in_words(base.reason, ODDS)}"
         return NOT_ASSESSABLE, unmitigated, why, beside
     odds = f"the unmitigated rankings have odds of {_odds(base)}"
-    at_least, at_most = base.low or 0, base.high or inf
     if inside(unmitigated, results):
         within = f"{odds}, within the parity band {low:g}–{high:g}"
         if results.conclusion == Conclusion.WITHIN:
             return PARITY, unmitigated, f"{within}, as have the answers: nothing is to be mitigated", beside
         why = "too little of them is in the rankings for a remedy to show what it does"
         sentence = f"{within}, though the audit finds no parity in the answers: {why}"
-        ways = "more --passes, or a larger --window; " * results.prompted
-        return INCONCLUSIVE, unmitigated, sentence, f"rankings that follow the answers: {ways}{beside}"
+        ways = "rankings that follow the answers: more --passes, or a larger --window; "
+        return INCONCLUSIVE, unmitigated, sentence, ways + beside
     if better := [row for row in results.tried if closer(row, results)]:
         return _mitigated(better, results, report, folder)
     tested = [row for row in results.tried if row.changes[ODDS].p is not None]
     if not tested:
         why = f"no remedy has odds of rankings that could be paired with the unmitigated {_odds(base)} ({queries})"
         return NOT_ASSESSABLE, unmitigated, why, beside
-    nearest = _nearest(tested)
-    change = f"{nearest.title}, {_odds_change(nearest)}"
+    nearest, more = _nearest(tested), f"more queries, or fewer remedies at once (--remedy); {beside}"
+    change = f"nearest to parity is {nearest.title}, {_odds_change(nearest)}"
     if results.family * 2.0 ** (1 - results.queries) >= 1 - results.level:  # the least p, adjusted
-        few = (
-            f"{queries} are too few to tell {len(tested)} remedies from chance; nearest to parity is {change}"
-        )
-        more = f"more queries, or fewer remedies at once: --remedy {nearest.remedy}; {beside}"
+        few = f"{queries} are too few to tell {len(tested)} remedies from chance; {change}"
         return INCONCLUSIVE, nearest, few, more
-    if at_least and at_least <= 1 <= at_most < inf:
+    if base.low and base.low <= 1 <= (base.high or inf) < inf:
         why = "which include 1: no preference is shown that a remedy could lessen"
-        sentence = f"{odds}, {why}; nearest to parity is {change}"
-        return INCONCLUSIVE, unmitigated, sentence, f"more queries; {beside}"
-    # where no query's odds change, no more queries would show that they do
-    still = all(of.change == of.low == of.high == 1 for of in (row.changes[ODDS] for row in tested))
-    way = "another remedy: none of these moves any odds" if still else "more queries"
-    sentence = f"no remedy is shown to bring the rankings nearer to parity; nearest is {change}"
-    return NOT_MITIGATED, nearest, sentence, f"{way}; {beside}"
+        return INCONCLUSIVE, unmitigated, f"{odds}, {why}; {change}", more
+    sentence = f"no remedy is shown to bring the rankings nearer to parity; {change}"
+    return NOT_MITIGATED, nearest, sentence, f"another remedy, or more queries; {beside}"
 
 
 def _mitigated(
@@ -127,11 +119,12 @@ def _mitigated(
 ) -> tuple[str, RemedyRow, str, str]:
     """The nearest of the best, what it buys and costs, and the others that bring rankings nearer, too."""
     mitigated, (least, most) = [row for row in better if inside(row, results)], results.band
-    losses = [(row, row.changes[UTILITY]) for row in mitigated]
-    keeps = [(row, keeping(change.low, change.high, results.margin)) for row, change in losses]
-    useful = [row for row, kept in keeps if kept == "kept"]
+    keeps = [
+        keeping(row.changes[UTILITY].low, row.changes[UTILITY].high, results.margin) for row in mitigated
+    ]
+    useful = [row for row, kept in zip(mitigated, keeps, strict=True) if kept == "kept"]
     if mitigated:
-        status = NO_LOSS if useful else LOSS if all(kept == "lost" for _, kept in keeps) else INCONCLUSIVE
+        status = NO_LOSS if useful else LOSS if {*keeps} == {"lost"} else INCONCLUSIVE
     else:
         odds = [row.figures[ODDS] for row in better]
         outside = all((figure.high or inf) < least or (figure.low or 0) > most for figure in odds)
@@ -143,28 +136,26 @@ def _mitigated(
     others = [row.title for row in better if row is not best]
     also = f"; nearer to parity, too: {listed(others)}" if others else ""
     caution = "; few queries, so read the intervals with care" * (results.queries < FEW_QUERIES)
-    calls = count(best.calls, "further call") if best.calls else "no further call"
-    change, ndcg = best.changes[UTILITY], "undefined"
+    change, utility = best.changes[UTILITY], "undefined"
     if change.base is not None and change.other is not None:
-        ndcg = f"{change.base:.3f} → {change.other:.3f} ({change_text(change)})"
+        utility = f"{change.base:.3f} → {change.other:.3f} ({change_text(change)})"
     before, after = (row.figures[ODDS].value for row in (results.base, best))
     other_group = OTHER_GROUP * crosses(before, after, results.band)
-    in_the_band = ""
+    in_the_band, settle = "", "more items, shared by fewer lists, would settle it"
     if best.p_inside is not None:
         asked = "" if inside(best, results) else f" ({(1 - results.level) / 2:g} or less shows it)"
         in_the_band = f", inside the band {least:g}–{most:g} at p {p_text(best.p_inside)}{asked}"
+        settle = "its odds are too near an edge of the band for more lists to settle it"
+        if best.lists_needed is not None and best.lists_needed <= MOST_QUERIES:
+            settle = f"about {best.lists_needed:,} lists would settle it, if the odds stay as they are"
+    calls = count(best.calls, "further call") if best.calls else "no further call"
     sentence = (
         f"the rankings put {less} items behind {more} ones of the same relevance; {best.title} brings them "
-        f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{in_the_band}, nDCG@20 {ndcg}, {calls}{also}{caution}"
+        f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{in_the_band}, nDCG@20 {utility}, "
+        f"{calls}{also}{caution}"
     )
     place = f"its rankings: {folder / best.rankings[0]}" if best.rankings else "its rankings are in its run"
-    if best.p_inside is None:
-        settle = "more items, shared by fewer lists, would settle it · "
-    elif best.lists_needed is None or best.lists_needed > MOST_QUERIES:
-        settle = "its odds are too near an edge of the band for more lists to settle it · "
-    else:
-        settle = f"about {best.lists_needed:,} lists would settle it, if the odds stay as they are · "
-    return status, best, sentence, f"{settle * (status == NEARER)}{place} · {report}"
+    return status, best, sentence, f"{settle} · " * (status == NEARER) + f"{place} · {report}"
 
 
 def _nearest(rows: Sequence[RemedyRow]) -> RemedyRow:
@@ -205,7 +196,7 @@ SHORT = {
 """Reasons so short that a cell has room for them; the notes and the report say more."""
 
 
-def _short(measure: str, digits: int = 2) -> Callable[[RemedyRow], str]:
+def _figure(measure: str, digits: int = 2) -> Callable[[RemedyRow], str]:
     """Figures of a narrow cell, those of the odds of rankings with their interval."""
 
     def text(row: RemedyRow) -> str:
@@ -217,23 +208,21 @@ def _short(measure: str, digits: int = 2) -> Callable[[RemedyRow], str]:
     return text
 
 
-def _changed(measure: str) -> Callable[[RemedyRow], str]:
-    def text(row: RemedyRow) -> str:
-        defined = row.changes and row.figures[measure].value is not None
-        return change_text(row.changes[measure]) if defined else ""
-
-    return text
+def _change(measure: str) -> Callable[[RemedyRow], str]:
+    return lambda row: (
+        change_text(row.changes[measure]) if row.changes and row.figures[measure].value is not None else ""
+    )
 
 
 COLUMNS: Sequence[tuple[str, Callable[[RemedyRow], str]]] = (
     ("remedy", lambda row: row.title),
-    ("odds of rankings", _short(ODDS)),
-    ("change", _changed(ODDS)),
-    ("odds of answers", _short(ANSWERS)),
-    ("ExpRatio", _short(RATIO)),
-    ("nDCG@20", _short(UTILITY, 3)),
-    ("change", _changed(UTILITY)),
-    ("consistency", _short(CONSISTENCY)),
+    ("odds of rankings", _figure(ODDS)),
+    ("change", _change(ODDS)),
+    ("odds of answers", _figure(ANSWERS)),
+    ("ExpRatio", _figure(RATIO)),
+    ("nDCG@20", _figure(UTILITY, 3)),
+    ("change", _change(UTILITY)),
+    ("consistency", _figure(CONSISTENCY)),
     ("calls", lambda row: "" if row.calls is None else f"{row.calls:,}"),
     ("cost", lambda row: "" if row.cost is None else f"{row.cost:,.4f}"),
     ("front", lambda row: "●" * row.front),
@@ -252,6 +241,8 @@ def mitigation_table(results: MitigationResults) -> Table:
         f"{results.condition} prompt" * results.prompted,
         count(results.orders, "order of each list", "orders of each list"),
     ]
+    p_values = [f"{row.title} {p_text(row.p_inside)}" for row in results.tried if row.p_inside is not None]
+    alpha, (low, high) = (1 - results.level) / 2, results.band
     notes = [
         *missing_lines(results),
         *few_queries(results.queries),
@@ -259,7 +250,8 @@ def mitigation_table(results: MitigationResults) -> Table:
         f"the answers behind them; figures with {results.level * 100:g} % intervals",
         "changes are paired by query; p by sign flip, of odds by t where items recur; Holm over "
         f"{results.family} changes of odds and nDCG@20",
-        *_inside_notes(results),
+        f"odds inside the band {low:g}–{high:g}, shown from p {alpha:g} down (t, one-sided, Holm over the remedies): "
+        f"{', '.join(p_values) or 'of none'}",
         "front: no other is nearer to parity at no less nDCG@20 (by the estimates)",
         *(f"{row.title}: {remark}" for row in results.tried for remark in row.remarks),
         *(f"{measure}: {note}" for measure, note in results.measure_notes.items() if measure != PAGE),
@@ -269,14 +261,6 @@ def mitigation_table(results: MitigationResults) -> Table:
     )
 
 
-def _inside_notes(results: MitigationResults) -> list[str]:
-    """p of the odds of every remedy inside the band."""
-    p_values = [f"{row.title} {p_text(row.p_inside)}" for row in results.tried if row.p_inside is not None]
-    alpha, (low, high) = (1 - results.level) / 2, results.band
-    test = f"odds inside the band {low:g}–{high:g}, shown from p {alpha:g} down (t, one-sided, Holm over the remedies)"
-    return [f"{test}: {', '.join(p_values)}"] if p_values else []
-
-
 def missing_lines(results: MitigationResults) -> list[str]:
     """The remedies without figures, why, and the way out."""
     return [
@@ -284,11 +268,6 @@ def missing_lines(results: MitigationResults) -> list[str]:
         for row in results.missing
         if (error := row.error) is not None
     ]
-
-
-def headed_table(results: MitigationResults, folder: Path | None = None) -> Table:
-    """The table below its verdict."""
-    return headed(mitigation_table(results), results.verdict, folder)
 
 
 def plan_table(planned: MitigationPlan) -> Table:

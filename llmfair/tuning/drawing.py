@@ -18,7 +18,6 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.pairwise.results import PairFinding
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.errors import ContextTooLong, UsageError
 from llmfair.nouns import JUDGED_STRATA, Attribute, Candidates, Chat, Document, Probe, Query, Side
@@ -83,10 +82,10 @@ def stratum_pairs(
     query = candidates.query
     if stratum != "mixed":
         probes = pairwise_probes(candidates, attribute, stratum, most, seed, text, grades=grades)
+        name, listed = f"{query.query_id}/{stratum}", candidates.documents
         return [
-            TrainingPair(f"{query.query_id}/{stratum}/{probe.order}", query, stratum, protected, unprotected)
-            for probe in probes
-            for protected, unprotected in [probe.candidates.documents]
+            TrainingPair(f"{name}/{number}", query, stratum, listed[a], listed[b])
+            for number, a, b in probes.pairs.tolist()
         ]
     documents = {document.doc_id: document for document in candidates.documents}
     relevant, irrelevant = (
@@ -144,20 +143,8 @@ def expected(pairs: Sequence[int]) -> Precision:
     return Precision(len(present) / len(pairs), plan.error * sqrt(FEWEST_QUERIES))
 
 
-def measured(queries: int, findings: Iterable[PairFinding]) -> list[Precision]:
-    """The precision of each stratum on so many test queries; none at all where the odds of one have no error."""
-    strata = list[Precision]()
-    for finding in findings:
-        if not (finding.queries and finding.error):
-            return []
-        strata.append(Precision(finding.queries / queries, finding.error * sqrt(finding.queries)))
-    return strata
-
-
 def held_out(queries: int, strata: Sequence[Precision], band: tuple[float, float], level: float) -> HeldOut:
-    """What so many test queries allow of odds of 1, and how many allow it in 80 %; nothing is known of no strata."""
-    if not strata:
-        return HeldOut(queries, None, None)
+    """What so many test queries allow of odds of 1, and how many allow it in 80 %."""
     counts = range(FEWEST_QUERIES, MOST_QUERIES + 1)
     place = bisect_left(counts, LIKELY, key=lambda number: chance_within(number, strata, band, level))
     needed = counts[place] if place < len(counts) else None

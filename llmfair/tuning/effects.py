@@ -14,7 +14,6 @@ from math import log
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
 
 from llmfair.audits.aggregates import ALL, Inference, joined, row_of, tallied
 from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, cell_counts, judged_of, measure_verdicts
@@ -36,24 +35,8 @@ from llmfair.results import rows_of
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
-from llmfair.tuning.drawing import (
-    COMBINATIONS,
-    Floats,
-    TrainingPair,
-    combination,
-    group_sign,
-    preference,
-    sigmoid,
-    slot_bias,
-)
-from llmfair.tuning.results import (
-    REJECTED,
-    FinetuneResults,
-    OddsChange,
-    Safeguard,
-    TrainingFacts,
-    Validation,
-)
+from llmfair.tuning import drawing
+from llmfair.tuning.results import FinetuneResults, OddsChange, Safeguard, TrainingFacts, Validation
 
 PAIR_STRATA = JUDGED_STRATA
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
@@ -62,11 +45,11 @@ SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST, SLOT_EFFECT = (
 )  # fmt: skip
 
 
-COMBINED = {f"{ours.value} over {theirs.value}": (ours, theirs) for ours, theirs in COMBINATIONS}
+COMBINED = {f"{ours.value} over {theirs.value}": (ours, theirs) for ours, theirs in drawing.COMBINATIONS}
 """Sides of the relevant and of the irrelevant item, by the group of a row that speaks of them."""
 
 
-def _undefined(cells: Floats) -> str | None:
+def _undefined(cells: drawing.Floats) -> str | None:
     return None if cells.any() else "no_valid_answer"
 
 
@@ -82,8 +65,8 @@ CONSISTENT = Formula(KINDS, lambda cells: (cells[0] + cells[1]) / cells.sum(), _
 class AnsweredPairs:
     """One model's answers on the measured pairs: `margins` has shape (pairs, 2)."""
 
-    pairs: Sequence[TrainingPair]
-    margins: Floats
+    pairs: Sequence[drawing.TrainingPair]
+    margins: drawing.Floats
     attribute: Attribute
 
     def places(self, stratum: str) -> list[int]:
@@ -107,18 +90,18 @@ class AnsweredPairs:
             if pair.stratum == stratum
         ]  # fmt: skip
 
-    def preferences(self, stratum: str, sides: tuple[Side, Side] | None = None) -> list[Floats]:
+    def preferences(self, stratum: str, sides: tuple[Side, Side] | None = None) -> list[drawing.Floats]:
         """g of a stratum's pairs, by query; of those alone whose items are of these sides."""
-        g, queries = preference(self.margins), dict[str, list[float]]()
+        g, queries = drawing.preference(self.margins), dict[str, list[float]]()
         for place in self.places(stratum):
             pair = self.pairs[place]
-            if sides is None or combination(pair, self.attribute) == sides:
+            if sides is None or drawing.combination(pair, self.attribute) == sides:
                 queries.setdefault(pair.query.query_id, []).append(float(g[place]))
         return [np.array(values) for values in queries.values()]
 
     def shifted_by(self, offset: float) -> AnsweredPairs:
         """The logit offset: `offset` off every protected item's margin over an unprotected one."""
-        signs = np.array([group_sign(pair, self.attribute) for pair in self.pairs])
+        signs = np.array([drawing.group_sign(pair, self.attribute) for pair in self.pairs])
         return AnsweredPairs(
             self.pairs, self.margins - offset * np.stack([signs, -signs], axis=1), self.attribute
         )
@@ -133,7 +116,7 @@ def offset_of(answers: AnsweredPairs) -> float:
     pairs_of = Counter(places)
     queries = Counter(stratum for stratum, _ in pairs_of)
     weights = [0.0 if place[0] == "mixed" else 1 / (queries[place[0]] * pairs_of[place]) for place in places]
-    g = preference(answers.margins)
+    g = drawing.preference(answers.margins)
     order = np.argsort(g, kind="stable")
     passed = np.cumsum(np.array(weights)[order])
     return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
@@ -167,13 +150,6 @@ class Figures:
         ratios = [self.value(SMOOTHED, stratum) for stratum in PAIR_STRATA]
         return sum(abs(log(ratio)) for ratio in ratios if ratio) if all(ratios) else None
 
-    @property
-    def relevance_gap(self) -> float | None:
-        """How far the four combinations of sides differ in how often the relevant item is preferred."""
-        shares = [self.value(RELEVANT_FIRST, "mixed", name) for name in COMBINED]
-        defined = [share for share in shares if share is not None]
-        return max(defined) - min(defined) if len(defined) == len(shares) else None
-
 
 def measure(
     answers: AnsweredPairs, base: AnsweredPairs, inference: Inference, band: tuple[float, float]
@@ -204,9 +180,9 @@ def measure(
         add(ORDER, stratum, intervals.mean(rhos, level, (-1.0, 1.0)) if rhos else None)
         if g:
             # Σσ(g)/Σσ(−g), every query weighing the same
-            won, lost = ([float(np.mean(sigmoid(sign * values))) for values in g] for sign in (1, -1))
+            won, lost = ([float(np.mean(drawing.sigmoid(sign * values))) for values in g] for sign in (1, -1))
             add(SOFT, stratum, intervals.ratio_of_means(won, lost, level))
-            slot = float(np.median(slot_bias(answers.margins[answers.places(stratum)])))
+            slot = float(np.median(drawing.slot_bias(answers.margins[answers.places(stratum)])))
             add(SLOT_EFFECT, stratum, Estimate(slot, None, None, len(g)))
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
     for group, sides in {"": None, **COMBINED}.items():
@@ -260,21 +236,15 @@ SAFEGUARDS: Mapping[str, tuple[str, str]] = {
 """What each of them is of, and on which side of its limit it has to be."""
 
 
-def with_text(gates: Mapping[str, Safeguard]) -> dict[str, Safeguard]:
-    """Safeguards with a `text`: the figure beside its limit, `relevant item preferred 0.412 (not ≥ 0.450)`."""
-
-    def text(name: str, gate: Safeguard) -> str:
+def gates_text(gates: Mapping[str, Safeguard], missed: bool = False) -> str:
+    """Figures beside their limits, `relevant item preferred 0.412 (not ≥ 0.450)`: of all gates, or those not kept."""
+    texts = []
+    for name, gate in gates.items():
         words, sign = SAFEGUARDS[name]
-        value = "no value" if gate.value is None else f"{gate.value:.3f}"
-        limit = "no limit" if gate.limit is None else f"{'' if gate.met else 'not '}{sign} {gate.limit:.3f}"
-        return f"{words} {value} ({limit})"
-
-    return {name: replace(gate, text=text(name, gate)) for name, gate in gates.items()}
-
-
-def missed(gates: Mapping[str, Safeguard]) -> str:
-    """The gates that are not kept, in words."""
-    return ", ".join(str(gate.text) for gate in with_text(gates).values() if not gate.met)
+        value, limit = ("not known" if of is None else f"{of:.3f}" for of in (gate.value, gate.limit))
+        if not (missed and gate.met):
+            texts.append(f"{words} {value} ({'' if gate.met else 'not '}{sign} {limit})")
+    return ", ".join(texts)
 
 
 def safeguards_of(base: Figures, offset: Figures, after: Figures) -> dict[str, Safeguard]:
@@ -310,12 +280,9 @@ def safeguards_of(base: Figures, offset: Figures, after: Figures) -> dict[str, S
 
 def validate(base: Figures, offset: Figures, after: Figures) -> Validation:
     """A checkpoint as its validation pairs show it; one that fails a gate, or gains nothing, is never the best."""
-    objective = REJECTED if after.objective is None else after.objective
-    gains = base.objective is None or objective < base.objective
+    gains = after.objective is not None and (base.objective is None or after.objective < base.objective)
     gates = safeguards_of(base, offset, after) | {"gain": Safeguard(after.objective, base.objective, gains)}
-    ratios = {f"{SMOOTHED}/{stratum}": after.value(SMOOTHED, stratum) for stratum in PAIR_STRATA}
-    kept = all(gate.met for gate in gates.values())
-    return Validation(objective if kept else REJECTED, gates, {"objective": objective, **ratios})
+    return Validation(after.objective, gates)
 
 
 # What a finished training comes to, from figures alone.
@@ -348,8 +315,7 @@ def results_of(
         findings={model: its.findings for model, its in figures.items()},
         cells={model: its.cells for model, its in figures.items()},
         objective={model: its.objective for model, its in figures.items()},
-        relevance_gap={model: its.relevance_gap for model, its in figures.items()},
         changes=changes,
-        gates_on_test=with_text(final.gates),
+        gates_on_test=final.gates,
         training=training,
     )

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from errno import ENOSPC
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from importlib.metadata import version
 from itertools import chain, islice
@@ -25,29 +23,20 @@ import numpy as np
 from msgspec import structs
 
 import llmfair
+from llmfair import checkpoints
 from llmfair.audits.aggregates import Inference
 from llmfair.audits.lists import lists_identity, load_lists, name_parts, selected_queries, with_prompt
-from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends import local
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
-from llmfair.checkpoints import (
-    Checkpoint,
-    Place,
-    device_of,
-    dtype_of,
-    find_checkpoint,
-    require_local,
-    tokenizer_of,
-)
 from llmfair.datasets.base import Dataset
-from llmfair.errors import LlmfairError, UsageError
-from llmfair.io.files import FULL, SCHEMA, json_text, plain, read, write_whole
+from llmfair.errors import UsageError
+from llmfair.io.files import SCHEMA, json_text, plain, read, write_whole
 from llmfair.io.text import count
 from llmfair.nouns import JUDGED_STRATA, Attribute, Document, Query, Side
-from llmfair.probes import pair_grades
+from llmfair.probes import pair_grades, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.results import Words, lines_of
@@ -73,13 +62,12 @@ from llmfair.tuning.results import (
     Validation,
     pairs_text,
 )
-from llmfair.tuning.words import MEASURING, TRAINING, TrainingWatch, audit_of, judged
+from llmfair.tuning.words import MEASURING, TRAINING, TrainingProgress, audit_of, judged
 
 # The design: which data, which pairs, which model; known before a model is loaded.
 
 
 ADAPTERS = Path("adapters")
-OF_LOSS = ("anchor_weight", "group_weight", "group_temperature", "slot_weight")
 
 
 @dataclass(frozen=True)
@@ -92,7 +80,7 @@ class TuningDesign:
     queries: Sequence[Query]
     prompt: Prompt
     ranker: PairwiseRanker
-    checkpoint: Checkpoint
+    checkpoint: checkpoints.Checkpoint
     drawn: DrawnPairs
     precision: Sequence[drawing.Precision]
 
@@ -107,15 +95,15 @@ class TuningDesign:
             system=self.settings.system, template_args=template_args(self.settings.template_arg)
         )
 
-    def place(self) -> Place:
+    def place(self) -> checkpoints.Place:
         """Where the base runs and in which type: on a GPU in bfloat16, else as it was saved, unless told."""
-        device, why = device_of(self.engine["device"])
+        device, why = checkpoints.device_of(self.engine["device"])
         if self.settings.dtype == "auto" and device != "cpu":
             dtype, why_dtype = "bfloat16", "as bases of adapters are held on a GPU"
         else:
-            dtype, why_dtype = dtype_of(self.checkpoint, self.settings.dtype)
+            dtype, why_dtype = checkpoints.dtype_of(self.checkpoint, self.settings.dtype)
         of_process = f":{os.environ.get('LOCAL_RANK', '0')}" * (device == "cuda" and lora.world() > 1)
-        return Place(device + of_process, dtype, f"{device}: {why}; {dtype}: {why_dtype}")
+        return checkpoints.Place(device + of_process, dtype, f"{device}: {why}; {dtype}: {why_dtype}")
 
     def identity(self) -> dict[str, Any]:
         """All that can change the adapter or its figures, for the folder's name and against mixing runs."""
@@ -141,9 +129,14 @@ class TuningDesign:
         parts = (*name_parts(self.dataset, self.attribute), Path(self.checkpoint.source).name)
         return AdapterDir(self.settings.output or ADAPTERS / folder_name(parts, self.identity()))
 
-    def of_training(self, run: str, findings: Mapping[str, PairFinding] | None = None) -> dict[str, Any]:
-        """The fields of `OfTraining`; `findings` are the adapter's."""
+    def of_training(self, run: str) -> dict[str, Any]:
+        """The fields of `OfTraining`."""
         settings, drawn = self.settings, self.drawn
+        facts: dict[str, Any] = {
+            "preset": settings.preset_name(),
+            "split": {part: len(query_ids) for part, query_ids in plain(drawn.split).items()},
+        }
+        names = {*TuningFacts.__struct_fields__} - facts.keys()
         return {
             "schema": SCHEMA,
             "task": "finetune-lora",
@@ -154,38 +147,25 @@ class TuningDesign:
             "words": Words(*(self.attribute.words[side] for side in Side)),
             "level": settings.level,
             "band": band_of(settings.band),
-            "design": self.facts(),
+            "design": TuningFacts(**facts, **{name: getattr(settings, name) for name in names}),
             "counts": drawn.counts(),
             "overlap": drawn.overlap(),
             "groups": len(drawn.groups),
-            "held_out": self.held_out(findings),
+            "held_out": self.held_out,
         }
 
-    def held_out(self, findings: Mapping[str, PairFinding] | None = None) -> HeldOut:
-        """What the test queries allow, by these findings on them or by what is assumed before."""
+    @cached_property
+    def held_out(self) -> HeldOut:
+        """What the test queries allow."""
         settings, test = self.settings, len(self.drawn.split.test)
-        precision = self.precision if findings is None else drawing.measured(test, findings.values())
-        return drawing.held_out(test, precision, band_of(settings.band), settings.level)
-
-    def facts(self) -> TuningFacts:
-        """What is trained on, and how."""
-        settings = self.settings
-        facts: dict[str, Any] = {
-            "preset": settings.preset_name(),
-            "queries": len(self.queries),
-            "split": {part: len(query_ids) for part, query_ids in plain(self.drawn.split).items()},
-            "loss": {"kind": settings.loss, **{name: getattr(settings, name) for name in OF_LOSS}},
-            "prompt_sha256": self.prompt.sha256,
-        }
-        names = {*TuningFacts.__struct_fields__} - facts.keys()
-        return TuningFacts(**facts, **{name: getattr(settings, name) for name in names})
+        return drawing.held_out(test, self.precision, band_of(settings.band), settings.level)
 
 
 def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     """Loads what the settings name and draws the pairs. Raises MissingExtra, UsageError and BackendError."""
     assert settings.base_model is not None  # checked by the settings
     read_arguments(backend_args(settings.backend_arg))
-    checkpoint = find_checkpoint(settings.base_model.removeprefix("hf:"))
+    checkpoint = checkpoints.find_checkpoint(settings.base_model.removeprefix("hf:"))
     if checkpoint.encoder_decoder:
         raise UsageError(
             f"{checkpoint.name} reads a task and writes an answer; adapters are trained on models that carry a "
@@ -200,11 +180,12 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     ranker = PairwiseRanker(
         prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
     )
-    usable, how = drawing.balances(lists, attribute), (settings.seed, ranker.shown, settings.grades)
+    usable = drawing.balances(lists, attribute)
+    grades, most = settings.grades, settings.pairs
     precision = [
         drawing.expected([
-            len(drawing.stratum_pairs(listed, attribute, stratum, settings.pairs, *how))
-            for listed in lists if listed.query.query_id in usable
+            len(pairwise_probes(of, attribute, stratum, most, settings.seed, ranker.shown, grades=grades))
+            for of in lists if of.query.query_id in usable
         ])
         for stratum in PAIR_STRATA
     ]  # fmt: skip
@@ -218,26 +199,6 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
 
 
 # The training
-
-
-LEAST_ROOM = 2**20
-
-
-@contextmanager
-def room_wanted(folder: Path) -> Iterator[None]:
-    """A full disk as one sentence: LlmfairError for what is written below a folder, whichever library was writing."""
-    try:
-        yield
-    except LlmfairError:
-        raise
-    except Exception as error:
-        full = (isinstance(error, OSError) and error.errno in FULL) or os.strerror(ENOSPC) in str(error)
-        if full or shutil.disk_usage(folder).free < LEAST_ROOM:
-            place = getattr(error, "filename", None) or folder
-            raise LlmfairError(
-                f"cannot write {place}: no space left on device.", "make room; the same command continues"
-            ) from error
-        raise
 
 
 NONE_KEPT = "no checkpoint kept the gates on the validation queries"
@@ -255,14 +216,14 @@ class Done:
     before: bool
 
 
-def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None = None) -> Done:
+def finetune(settings: FinetuneSettings, card: Card, watch: TrainingProgress) -> Done:
     """Trains an adapter, or goes on with it, and measures it; `card` writes the model card from the results.
 
     Raises UsageError, MissingExtra and BackendError before anything is trained, RunConflict for a folder of other
     settings. When no checkpoint keeps the gates, everything is written too, and the results' status is `rejected`.
     """
-    require_local("peft", "accelerate")
-    design, watch = make_tuning_design(settings), watch or TrainingWatch()
+    checkpoints.require_local("peft", "accelerate")
+    design = make_tuning_design(settings)
     folder = design.folder()
     lora.join()
     with ExitStack() as lock:
@@ -278,12 +239,11 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingWatch | None
         before = lora.first(take)
         if not before:
             watch.begin(folder.path, design)
-            with room_wanted(folder.path):
-                _train_and_measure(design, folder, card, watch)
+            _train_and_measure(design, folder, card, watch)
     return Done(folder, read(folder.results, FinetuneResults), before)
 
 
-def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingWatch) -> None:
+def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingProgress) -> None:
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
     place, engine = design.place(), design.engine
     in_4bit = lora.quantization(settings.load_in_4bit, place.device)
@@ -318,24 +278,21 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     lora.first(lambda: write_whole(folder.pairs, [pairs]))
 
     # Training; validation is the same measure as the final one, on other queries.
-    def answered(pairs: Sequence[TrainingPair], margins: Floats) -> AnsweredPairs:
-        return AnsweredPairs(pairs, margins, design.attribute)
-
     def figures_of(after: AnsweredPairs, base: AnsweredPairs) -> Figures:
         inference = Inference(level=settings.level, seed=settings.seed)
         return effects.measure(after, base, inference, band_of(settings.band))
 
     training, validation, test = (
-        answered(pairs, np.array([margins[pair.pair_id] for pair in pairs])) for pairs in drawn.parts.values()
+        AnsweredPairs(pairs, np.array([margins[pair.pair_id] for pair in pairs]), design.attribute)
+        for pairs in drawn.parts.values()
     )
     offset = effects.offset_of(training)
     before, on_test = (
         (figures_of(base, base), figures_of(base.shifted_by(offset), base)) for base in (validation, test)
     )
-    watch.labelled(drawing.counting(labelled), design.held_out(on_test[1].findings))
 
     def check() -> Validation:
-        after = answered(validation.pairs, answers(drawn.validation))
+        after = AnsweredPairs(validation.pairs, answers(drawn.validation), design.attribute)
         return effects.validate(*before, figures_of(after, validation))
 
     groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
@@ -345,25 +302,25 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
 
     # The test queries, once.
     with watch.stage(MEASURING, 2 * len(test.pairs)) as tell:
-        after = answered(test.pairs, answers(drawn.test, tell))
+        after = AnsweredPairs(test.pairs, answers(drawn.test, tell), design.attribute)
     figures = {BASE: on_test[0], ADAPTER: figures_of(after, test), BASELINE: on_test[1]}
     results = effects.results_of(
-        design.of_training(folder.path.name, figures[ADAPTER].findings),
+        design.of_training(folder.path.name),
         figures,
         effects.changes(test, after, settings.level),
         effects.validate(*on_test, figures[ADAPTER]),
         TrainingFacts(
             **structs.asdict(record),
-            prompts_per_second=record.prompts / record.seconds if record.seconds else None,
-            validation=structs.replace(validated, gates=effects.with_text(validated.gates)),
-            why=f"{NONE_KEPT}: {effects.missed(validated.gates)}." if record.rejected else None,
+            validation=validated,
+            why=f"{NONE_KEPT}: {effects.gates_text(validated.gates, missed=True)}."
+            if record.rejected
+            else None,
             offset=offset,
-            processes=lora.world(),
         ),
     )
     results = judged(results, audit_of(settings, f"hf:{design.checkpoint.name}", folder.path))
     manifest = {
-        **manifest_of(design, model, results),
+        **manifest_of(design, model, results.status),
         "seconds": time.monotonic() - started,
         "pairs_sha256": digest,
     }
@@ -416,11 +373,10 @@ def _rows(
 
 
 LIBRARIES = ("torch", "transformers", "peft", "accelerate")
-COPIED = ("counts", "overlap", "gates_on_test", "objective", "changes", "training")
 
 
-def manifest_of(design: TuningDesign, model: LocalModel, results: FinetuneResults) -> dict[str, Any]:
-    """What the manifest says of base, prompt, data, answers and figures.
+def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[str, Any]:
+    """What the manifest says of base, prompt, data and answers.
 
     `answers`: the texts between which the model chooses, what all begin with, and the token ids where they part.
     """
@@ -432,7 +388,7 @@ def manifest_of(design: TuningDesign, model: LocalModel, results: FinetuneResult
     identity = design.identity()
     return {
         "task": "finetune-lora",
-        "status": results.status,
+        "status": status,
         "made": now(),
         "versions": {
             "llmfair": llmfair.__version__,
@@ -461,7 +417,6 @@ def manifest_of(design: TuningDesign, model: LocalModel, results: FinetuneResult
         "answers": {"texts": texts, "ids": labels, "forced": list(ids[len(template.ids(chat.messages)) :])},
         "settings": identity,
         "split": plain(design.drawn.split),
-        **{key: plain(getattr(results, key)) for key in COPIED},
     }
 
 
@@ -481,7 +436,7 @@ BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
 def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     """Counts, tokens, steps, memory, time and the first prompts. Loads a tokenizer, no weights."""
     design = make_tuning_design(settings)
-    tokenizer = tokenizer_of(design.checkpoint)
+    tokenizer = checkpoints.tokenizer_of(design.checkpoint)
     template = ChatTemplate(tokenizer, design.options.system, design.options.template_args)
     pairs, by_query, prompts = [*chain(*design.drawn.groups)], dict[str, list[Ids]](), list[PromptAsAsked]()
     for pair in islice(pairs[:: max(1, len(pairs) // SAMPLED)], SAMPLED):
@@ -509,7 +464,7 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
 
 
 def estimate(
-    checkpoint: Checkpoint, settings: FinetuneSettings, tokens: float, shared: float
+    checkpoint: checkpoints.Checkpoint, settings: FinetuneSettings, tokens: float, shared: float
 ) -> Needs | None:
     """Memory, and time at half of a device's peak: 4N operations a token for N weights of a frozen base.
 

@@ -87,11 +87,7 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
     if hasattr(language_model(model.model).get_output_embeddings(), "answers"):
         return
     ids = example.first.tolist()
-    named = dict(zip(("first", "second"), example.answers, strict=True))
-    try:
-        (score,) = model.margins([ids], [named])
-    except BackendError as error:
-        raise BackendError(error.message, "choose another --base-model") from None
+    (score,) = model.margins([ids], [dict(zip(("first", "second"), example.answers, strict=True))])
     audited = score.logprobs["first"] - score.logprobs["second"]
     with answer_head(model.model, example.answers), torch.inference_mode():
         rows = torch.tensor([ids], device=model.model.device)
@@ -360,15 +356,31 @@ def publish(source: Path, folder: Path) -> None:
 # Margins of pairs, by the head that training uses and with the arithmetic that audits use.
 
 
+@contextmanager
+def fits(model: LocalModel, what: str, smaller: str) -> Iterator[None]:
+    """A memory that is too small in one sentence: BackendError."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise BackendError(
+            f"{what} does not fit the memory of {model.place.device}.",
+            f"a smaller {smaller}, or --dtype bfloat16",
+        ) from None
+
+
 def pair_margins(
     model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int
 ) -> list[NDArray[np.float64]]:
     """Per group (pairs, 2): the margins z1 (`a` shown first) and z2, answer naming the first minus the other.
 
     In float32, without autocast; with the adapter, or without it inside `model.without_adapter()`. Prompts of like
-    length share a batch of up to `batch_tokens` positions. Raises BackendError for a model whose logits two rows
-    of its output matrix do not give, and for a prompt that does not fit the memory.
+    length share a batch of up to `batch_tokens` positions, padded on the right, without a mask. Raises BackendError for
+    a model whose logits two rows of its output matrix do not give, and for a batch that does not fit the memory.
     """
+    import torch
+
     examples = [*chain(*groups)]
     prompts = [ids for example in examples for ids in example.prompts]
     if not prompts:
@@ -377,11 +389,17 @@ def pair_margins(
     training = inner.training
     model.model.eval()
     try:
-        with inputs_cast(inner, True):
+        with (
+            inputs_cast(inner, True),
+            fits(model, f"a batch of {batch_tokens:,} tokens", "--backend-arg batch_tokens=N"),
+        ):
             require_same_margin(model, examples[0])
-            with answer_head(inner, answer_ids(groups)):
+            with answer_head(inner, answer_ids(groups)), torch.inference_mode():
                 for rows in _batches(prompts, batch_tokens):
-                    margins[rows] = _margins(model, [prompts[row] for row in rows])
+                    batch = padded([prompts[row] for row in rows])
+                    # `inner`, not the wrapped model: a training's autocast is none of an audit's
+                    logits = answer_logits(inner, {name: of.to(inner.device) for name, of in batch.items()})
+                    margins[rows] = (logits[:, 0].double() - logits[:, 1].double()).cpu().numpy()
     finally:
         model.model.train(training)
     sizes = np.cumsum([len(group) for group in groups])[:-1]
@@ -397,25 +415,3 @@ def _batches(prompts: Sequence[Ids], batch_tokens: int) -> Iterator[list[int]]:
             batch = []
         batch.append(place)
     yield batch
-
-
-def _margins(model: LocalModel, prompts: Sequence[Ids]) -> NDArray[np.float64]:
-    """Padded on the right, without a mask; a batch that is too large for the memory runs in halves."""
-    import torch
-
-    inner = language_model(model.model)  # not the wrapped model: a training's autocast is none of an audit's
-    try:
-        with torch.inference_mode():
-            batch = {name: values.to(inner.device) for name, values in padded(prompts).items()}
-            logits = answer_logits(inner, batch).double()
-            margins: NDArray[np.float64] = (logits[:, 0] - logits[:, 1]).cpu().numpy()
-            return margins
-    except torch.OutOfMemoryError:
-        pass  # out here the batch's own tensors are gone
-    if len(prompts) == 1:
-        raise BackendError(
-            f"the memory of {model.place.device} is too small for a prompt of {len(prompts[0]):,} tokens.",
-            "choose fewer --words, --dtype bfloat16, or a smaller model",
-        )
-    half = len(prompts) // 2
-    return np.concatenate([_margins(model, prompts[:half]), _margins(model, prompts[half:])])

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,23 +26,8 @@ from llmfair.beginning import STOPPING
 from llmfair.errors import BackendError, LlmfairError, MissingExtra, UsageError
 from llmfair.io.files import itself, plain, write_whole
 from llmfair.settings import FinetuneSettings
+from llmfair.tuning import head
 from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
-from llmfair.tuning.head import (
-    WEIGHTS,
-    Batch,
-    Collator,
-    answer_head,
-    answer_logits,
-    attach,
-    choose_layout,
-    compiled,
-    inputs_cast,
-    language_model,
-    load_weights,
-    publish,
-    require_same_margin,
-    save_adapter,
-)
 from llmfair.tuning.results import REJECTED, TrainingRecord, Validation
 
 if TYPE_CHECKING:
@@ -73,7 +58,7 @@ PARTS = ("loss", "pairs", "anchor", "group", "slot")
 
 
 def loss_parts(
-    logits: torch.Tensor, columns: tuple[int, int], batch: Batch, settings: FinetuneSettings
+    logits: torch.Tensor, columns: tuple[int, int], batch: head.Batch, settings: FinetuneSettings
 ) -> Mapping[str, torch.Tensor]:
     """The loss of one group and its parts, each a number.
 
@@ -108,7 +93,7 @@ def loss_parts(
 PARITY = 0.1
 """The objective at which a checkpoint that keeps every gate is good enough."""
 _STATE = "trainer_state.json"
-_NEEDED = (WEIGHTS, "optimizer.pt", "scheduler.pt")
+_NEEDED = (head.WEIGHTS, "optimizer.pt", "scheduler.pt")
 
 
 class TrainingLog:
@@ -155,46 +140,33 @@ def is_over(state: Any, settings: FinetuneSettings) -> bool:
     `state` holds transformers' history, in which a validation is a row with `eval_standing`, lower being better.
     """
     standings = [row["eval_standing"] for row in state.log_history if "eval_standing" in row]
-    if state.global_step >= steps_of(settings) or not standings:
-        return bool(state.global_step >= steps_of(settings))
-    since_best = len(standings) - 1 - standings.index(min(standings))
-    return bool(standings[-1] <= PARITY) or since_best >= settings.patience
-
-
-MOMENTS = 2.0
-"""Seconds within which another Ctrl-C is taken for a copy of the first: launchers pass on what all processes get."""
+    since_best = len(standings) - 1 - standings.index(min(standings)) if standings else 0
+    at_parity = bool(standings) and standings[-1] <= PARITY
+    return bool(state.global_step >= steps_of(settings) or at_parity or since_best >= settings.patience)
 
 
 class Interrupts:
-    """Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved: `with interrupts:`, then `pass_on()`.
-
-    Further ones change nothing, as schedulers send SIGTERM to a process and to its group, but for a Ctrl-C some
-    moments later: somebody does not want to wait.
-    """
+    """The first of Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved: `with
+    interrupts.kept_back():`, then `pass_on()`. Further ones change nothing, as launchers and
+    schedulers send them to a process and to its group."""
 
     def __init__(self) -> None:
         self.number = 0
-        self._since = 0.0
-        self._previous: dict[int, Any] = {}
 
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            numbers = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
-            self._previous = {number: signal.signal(number, self._note) for number in numbers}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous = {}
+    @contextmanager
+    def kept_back(self) -> Iterator[None]:
+        numbers = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+        if threading.current_thread() is not threading.main_thread():
+            numbers = []
+        before = {number: signal.signal(number, self._note) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if not self._since:
-            self._since, self.number = now, self.number or number
-        elif number == signal.SIGINT and now - self._since >= MOMENTS:
-            self.__exit__()
-            self.pass_on()
+        self.number = self.number or number
 
     def pass_on(self) -> None:
         """Hands an interrupt that was kept back to whom it was for."""
@@ -276,16 +248,15 @@ SAVE_EVERY = 2_500
 """Prompts between checkpoints where nothing is validated meanwhile."""
 
 
-Parts = Callable[[Any, Batch], Mapping[str, "torch.Tensor"]]
-"""Of a model and a batch, the loss and what it is made of."""
 Tell = Callable[[int, str], None]
 
 
 def make_trainer(
-    model: LocalModel, settings: FinetuneSettings, folder: Path, groups: Sequence[ExampleGroup], collator: Collator,
-    parts: Parts, validate: Callable[[], Validation], interrupts: Interrupts, tell: Tell,
+    model: LocalModel, settings: FinetuneSettings, folder: Path, groups: Sequence[ExampleGroup],
+    collator: head.Collator, parts: Callable[[Any, head.Batch], Mapping[str, torch.Tensor]],
+    validate: Callable[[], Validation], interrupts: Interrupts, tell: Tell,
 ) -> Any:  # fmt: skip
-    """A Trainer that takes `groups` in their order."""
+    """A Trainer that takes `groups` in their order; `parts` are the loss and what it is made of."""
     import torch
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
@@ -347,12 +318,12 @@ def make_trainer(
         def _get_train_sampler(self, *_: Any) -> Any:
             return torch.utils.data.SequentialSampler(groups)  # `groups` are in order
 
-        def compute_loss(self, model: Any, inputs: Batch, *_: Any, **__: Any) -> torch.Tensor:
+        def compute_loss(self, model: Any, inputs: head.Batch, *_: Any, **__: Any) -> torch.Tensor:
             losses = parts(model, inputs)
             self._sums += torch.stack([losses[name].detach() for name in PARTS])
             return losses["loss"]
 
-        def floating_point_ops(self, inputs: Batch) -> int:
+        def floating_point_ops(self, inputs: head.Batch) -> int:
             return 0  # nobody reads it, and it looks for a batch of another shape
 
         def log(self, logs: dict[str, float], *arguments: Any) -> None:
@@ -382,7 +353,7 @@ def make_trainer(
         def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
             validation, number = validate(), self.state.global_step
             log.add({"step": number, "prompts": number * per_step, **plain(validation), "seconds": 0.0})
-            metrics = {"eval_standing": validation.standing, "eval_objective": validation.distance}
+            metrics = {"eval_standing": validation.standing}
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
             self.control.should_training_stop |= is_over(self.state, settings)
@@ -391,7 +362,7 @@ def make_trainer(
 
         def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
             if self.args.should_save:
-                save_adapter(self.model, Path(output_dir or self.args.output_dir))
+                head.save_adapter(self.model, Path(output_dir or self.args.output_dir))
 
     return PairTrainer()
 
@@ -415,17 +386,17 @@ def train(
     from transformers import TrainerState, set_seed
 
     answers = answer_ids(groups)
-    require_same_margin(model, groups[0][0])
+    head.require_same_margin(model, groups[0][0])
     log = TrainingLog(folder / LOG)
 
     # The model: frozen, with an adapter, and two rows for a head unless the loss needs all of them.
     set_seed(settings.seed)
-    modules = attach(model, settings)
-    inner = language_model(model.model)
+    modules = head.attach(model, settings)
+    inner = head.language_model(model.model)
     columns = (0, 1) if settings.loss == "choice" else answers
 
-    def parts(wrapped: Any, batch: Batch) -> Mapping[str, torch.Tensor]:
-        return loss_parts(answer_logits(wrapped, batch), columns, batch, settings)
+    def parts(wrapped: Any, batch: head.Batch) -> Mapping[str, torch.Tensor]:
+        return loss_parts(head.answer_logits(wrapped, batch), columns, batch, settings)
 
     # The order: every group once before any comes again, in a new order each time.
     rng = np.random.default_rng(settings.seed)
@@ -436,24 +407,25 @@ def train(
     state = None if last is None else TrainerState.load_from_json(str(last / _STATE))
     log.cut(0 if state is None else state.global_step)
     interrupts = Interrupts()
+    too_large = f"a group of {settings.group_size} prompts", "--group-size, --layout shared"
     with ExitStack() as stack:
         if settings.loss == "choice":
-            stack.enter_context(answer_head(inner, answers))
+            stack.enter_context(head.answer_head(inner, answers))
         low, width = model.place.dtype != "float32", 0  # products in bfloat16 where the base is
-        stack.enter_context(inputs_cast(inner, not low))
-        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), _fits(model, settings):
+        stack.enter_context(head.inputs_cast(inner, not low))
+        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), head.fits(model, *too_large):
             asked = "padded" if settings.compile else settings.layout
-            layout, why = choose_layout(model, groups, asked, lambda *batch: parts(*batch)["loss"])
+            layout, why = head.choose_layout(model, groups, asked, lambda *batch: parts(*batch)["loss"])
         if settings.compile:
             width = max(len(ids) for example in chain(*groups) for ids in example.prompts)
-            stack.enter_context(compiled(inner))
+            stack.enter_context(head.compiled(inner))
         if state is None or not is_over(state, settings):
-            collator, ordered = Collator(layout, width), [groups[place] for place in order[:needed]]
+            collator, ordered = head.Collator(layout, width), [groups[place] for place in order[:needed]]
             trainer = make_trainer(
                 model, settings, folder, ordered, collator, parts, validate, interrupts, tell
             )
             uses_cache = inner.config.use_cache
-            with interrupts, _fits(model, settings):
+            with interrupts.kept_back(), head.fits(model, *too_large):
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
             inner.config.use_cache = uses_cache
             trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_fp32_wrapper=False)
@@ -464,8 +436,8 @@ def train(
     # The best of all checkpoints, or the one that came nearest.
     rejected = state.best_metric >= REJECTED
     best = folder / CHECKPOINTS / f"checkpoint-{state.best_global_step}"
-    first(lambda: publish(best, folder / "rejected" if rejected else folder))
-    load_weights(model.model, best)
+    first(lambda: head.publish(best, folder / "rejected" if rejected else folder))
+    head.load_weights(model.model, best)
     model.model.eval()
     lines = first(log.lines)
     return TrainingRecord(
@@ -501,8 +473,8 @@ def require_trainable(settings: FinetuneSettings, dtype: str) -> None:
     """Raises UsageError for what is not offered, and MissingExtra."""
     if (report := settings.report_to) != "none" and find_spec(report) is None:
         raise MissingExtra(f"--report-to {report} needs {report}.", f"pip install {report}")
-    for variable, name in (("ACCELERATE_USE_FSDP", "FSDP"), ("ACCELERATE_USE_DEEPSPEED", "DeepSpeed")):
-        if os.environ.get(variable, "").lower() in ("1", "true"):
+    for name in ("FSDP", "DEEPSPEED"):
+        if os.environ.get(f"ACCELERATE_USE_{name}", "").lower() in ("1", "true"):
             raise UsageError(
                 f"adapters are not trained with {name}: its checkpoints lose or repeat weights.",
                 "start it with torchrun --nproc-per-node N, which needs one GPU's memory per copy of the base",
@@ -529,17 +501,3 @@ def quantization(in_4bit: bool, device: str) -> dict[str, Any]:
 
     kind: dict[str, Any] = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
     return {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **kind)}
-
-
-@contextmanager
-def _fits(model: LocalModel, settings: FinetuneSettings) -> Iterator[None]:
-    """A memory that is too small in one sentence."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise BackendError(
-            f"a group of {settings.group_size} prompts does not fit the memory of {model.place.device}.",
-            "a smaller --group-size, --layout shared, or --dtype bfloat16",
-        ) from None

@@ -24,7 +24,6 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import ExampleGroup, PairGroup, TrainingPair, render
-from llmfair.tuning.finetune import room_wanted
 from llmfair.tuning.head import NAME, pair_margins
 from llmfair.tuning.results import AdapterDir, MergeResults, PairRow
 
@@ -42,7 +41,7 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     if (manifest := read_manifest(settings.merge)) is None:
         raise UsageError(
             f"{settings.merge} holds no finished adapter of llmfair: it has no llmfair.json.",
-            f"the command that began it completes it; a rejected one: --merge {AdapterDir(settings.merge).rejected}",
+            "the command that began it completes it",
         )
     base, asked = manifest["base"], manifest["prompt"]
     checkpoint = find_checkpoint((settings.base_model or base["name"]).removeprefix("hf:"))
@@ -70,15 +69,9 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
 def _probes(folder: Path) -> PairGroup:
     """Up to `PROBES` pairs that the adapter was measured on, at even distances and so of all queries and strata.
 
-    By title alone: `pairs.jsonl` holds no texts, and the data may be gone. Those of a rejected adapter lie in the
-    folder above. Raises UsageError where they cannot be read.
+    By title alone: `pairs.jsonl` holds no texts, and the data may be gone. Raises UsageError where it cannot be read.
     """
-    here, above = AdapterDir(folder.resolve()), AdapterDir(folder.resolve().parent)
-    path = above.pairs if above.rejected == here.path else here.pairs
-    try:
-        rows = [row for row in read_lines(path, PairRow) if row.part == "test"]
-    except UsageError as damaged:
-        raise UsageError(damaged.message, "train the adapter again") from None
+    rows = [row for row in read_lines(AdapterDir(folder).pairs, PairRow) if row.part == "test"]
 
     def pair(row: PairRow) -> TrainingPair:
         a, b = (Document(item.doc_id, item.title) for item in (row.a, row.b))
@@ -159,13 +152,12 @@ def _save(model: LocalModel, folder: Path) -> None:
     with suppress(OSError, ValueError):  # many bases have none
         model.model.generation_config = GenerationConfig.from_pretrained(model.checkpoint.source, **revision)
     try:
-        with room_wanted(folder.parent):
-            partial.mkdir(parents=True)  # so that it is no link
-            model.model.save_pretrained(partial)
-            model.tokenizer.save_pretrained(partial)
-            if folder.exists():
-                folder.rmdir()
-            partial.rename(folder)
+        partial.mkdir(parents=True)  # so that it is no link
+        model.model.save_pretrained(partial)
+        model.tokenizer.save_pretrained(partial)
+        if folder.exists():
+            folder.rmdir()
+        partial.rename(folder)
     except OSError as error:
         raise BackendError(
             f"the merged model cannot be written to {folder}: {error.strerror or error}.",

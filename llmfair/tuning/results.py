@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,7 +26,6 @@ from llmfair.results import (
     Level,
     Row,
     RunVerdict,
-    Sha256,
     Share,
     Words,
 )
@@ -40,27 +38,21 @@ NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
 
 
 class TuningFacts(JsonObject, frozen=True, kw_only=True):
-    """What an adapter is trained on, and how; `split` counts queries, those `unused` that lack items of a side."""
+    """What an adapter is trained on, and how (all of it: `settings` of the manifest); `split` counts queries, those
+    `unused` that lack items of a side."""
 
     preset: str | None
-    queries: Count
     split: Counts
     train_share: Share
-    pairs: Count
     form: Literal["order", "letter"]
     labels: str
-    soft_labels: bool
     anchor: str
     rank: Count
     lora_alpha: float
     learning_rate: float
     prompts_per_step: Count
-    max_prompts: Count
     target_modules: str
-    loss: Mapping[str, Any]
     seed: int
-    split_seed: int
-    prompt_sha256: Sha256
 
 
 class PairCounts(JsonObject, frozen=True):
@@ -82,10 +74,10 @@ class Overlap(JsonObject, frozen=True):
 
 class HeldOut(JsonObject, frozen=True):
     """The test queries; how often an adapter at parity that keeps its gates is called repaired on so many of them, and
-    the queries that 80 % take. Before a training by what is assumed of answers, after it by the error measured."""
+    the queries that 80 % take, by what is assumed of its answers."""
 
     queries: Count
-    chance: Share | None
+    chance: Share
     needed: Count | None
 
 
@@ -150,7 +142,7 @@ class FinetunePlan(OfTraining, frozen=True, kw_only=True):
 
 
 REJECTED = 1e6
-"""The objective of a checkpoint that fails a gate; added to what it is, so that the nearest of these is known, too."""
+"""Added to the distance from parity of a checkpoint that fails a gate, so that the nearest of these is known, too."""
 
 
 class Safeguard(JsonObject, frozen=True):
@@ -159,31 +151,19 @@ class Safeguard(JsonObject, frozen=True):
     value: float | None
     limit: float | None
     met: bool
-    text: str | None = None
 
 
 class Validation(JsonObject, frozen=True):
-    """How far from parity a checkpoint is (0 is parity), and what it did to the rest."""
+    """How far from parity a checkpoint is (`objective`; 0 is parity, None not known), and what it did to the rest."""
 
-    objective: float
+    objective: float | None
     gates: Mapping[str, Safeguard]
-    figures: Mapping[str, float | None] = {}
-
-    @property
-    def passed(self) -> bool:
-        return all(gate.met for gate in self.gates.values())
-
-    @property
-    def distance(self) -> float:
-        """The objective as it is, whatever gates say."""
-        distance = self.figures.get("objective")
-        return self.objective if distance is None else distance
 
     @property
     def standing(self) -> float:
         """By which checkpoints are compared, lower being better: those that fail a gate come behind all others."""
-        distance = self.distance if isfinite(self.distance) else REJECTED
-        return distance if self.passed and distance < REJECTED else REJECTED + distance
+        distance = REJECTED if self.objective is None else self.objective
+        return distance + REJECTED * (not all(gate.met for gate in self.gates.values()))
 
 
 class TrainingRecord(JsonObject, frozen=True, kw_only=True):
@@ -204,11 +184,9 @@ class TrainingRecord(JsonObject, frozen=True, kw_only=True):
 class TrainingFacts(TrainingRecord, frozen=True, kw_only=True):
     """The same with the last validation, why it was rejected, if it was, and the free baseline's `offset`."""
 
-    prompts_per_second: float | None
     validation: Validation
     why: str | None
     offset: float
-    processes: Count
 
 
 class OddsChange(JsonObject, frozen=True, kw_only=True):
@@ -237,7 +215,6 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
     findings: Mapping[str, Mapping[str, PairFinding]]
     cells: Mapping[str, Mapping[str, CellCounts]]
     objective: Mapping[str, float | None]
-    relevance_gap: Mapping[str, float | None]
     changes: Mapping[str, OddsChange]
     gates_on_test: Annotated[
         Mapping[str, Safeguard],
@@ -274,12 +251,11 @@ class MergeResults(JsonDocument, frozen=True, kw_only=True):
 # on, and the settings) and test-queries.txt (those it never saw, to audit it on); then pairs.jsonl (every pair with its
 # target, its weight and the base's margins), training.jsonl (a line for every step and validation) and checkpoints/ to
 # go on from; at the end peft's own two files, metrics.csv and results.json of base, adapter and logit offset on the
-# test queries, README.md (the model card) and llmfair.json, the manifest. Where no checkpoint kept the gates, peft's
-# files and the manifest lie in rejected/ instead. The manifest is written last and whole: a folder without one is
-# unfinished. When an adapter is asked (`backends/adapters.py`), these keys of it are held against the model, and refuse
-# it: schema, base (name, identity, fingerprint, dtype), template_sha256 and adapter_sha256; and these against the
-# audit, which says where they differ: prompt (name, sha256, form, input, words), dataset and split, whose queries were
-# trained on.
+# test queries, README.md (the model card) and, last, llmfair.json, the manifest: a folder without one is unfinished.
+# Where no checkpoint kept the gates, peft's files and the manifest lie in rejected/ instead. When an adapter is asked
+# (`backends/adapters.py`), these keys of it are held against the model, and refuse it: schema, base (name, identity,
+# fingerprint, dtype), template_sha256 and adapter_sha256; and these against the audit, which says where they differ:
+# prompt (name, sha256, form, input, words), dataset and split, whose queries were trained on.
 
 
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")

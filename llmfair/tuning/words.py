@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 from msgspec.structs import asdict, astuple
@@ -23,14 +23,14 @@ from llmfair.report.figures import HEADLINES, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import position_bias, ratios, stacked_answers
-from llmfair.report.section import Section, VerdictCard, verdict
+from llmfair.report.plots.ratios import ratios, stacked_answers
+from llmfair.report.section import Section
 from llmfair.report.table import Table, headed, markdown
 from llmfair.report.verdict import OTHER_GROUP, Case, VerdictWords, cases_of, crosses
 from llmfair.results import Conclusions, Exhibits
 from llmfair.settings import FinetuneSettings
 from llmfair.tuning.drawing import CONSISTENT, ICC, LIKELY, MOST_QUERIES
-from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, missed
+from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, gates_text
 from llmfair.tuning.lora import Tell, prompts_of
 from llmfair.tuning.results import FinetunePlan, FinetuneResults, HeldOut, MergeResults
 
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
 MODELS = (BASE, ADAPTER, BASELINE)
 ODDS = "preference odds"
 TSV = ("run", "model", "condition", "stratum", "measure", "group", "value", "low", "high", "n", "reason")
-
-
-def headed_table(results: FinetuneResults) -> Table:
-    """The table below its verdict."""
-    return headed(finetune_table(results), results.verdict)
 
 
 def finetune_table(results: FinetuneResults) -> Table:
@@ -91,8 +86,7 @@ def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> tuple[st
 def _notes(results: FinetuneResults) -> Iterator[str]:
     training, design, overlap = results.training, results.design, results.overlap
     split = design.split
-    if lost := missed_on_test(results):
-        yield lost
+    yield from lost_on_test(results)
     for stratum in results.changes:
         if change := odds_change(stratum, results):
             yield f"{stratum}: {ODDS} {change}"
@@ -102,8 +96,8 @@ def _notes(results: FinetuneResults) -> Iterator[str]:
         f"relevant item preferred to an irrelevant one: {shares[0]} → {shares[1]} (logit offset {shares[2]}) of "
         f"{results.counts['test']['mixed'].pairs:,} pairs"
     )
-    gates = [str(gate.text) for gate in training.validation.gates.values() if gate.limit is not None]
-    yield f"gates on {count(split['validation'], 'query', 'queries')} of validation: {', '.join(gates)}"
+    gates = gates_text(training.validation.gates)
+    yield f"gates on {count(split['validation'], 'query', 'queries')} of validation: {gates}"
     yield (
         f"logit offset: no training, {training.offset:+.2f} taken off the protected item's margin; it needs every "
         "item's group when a model is asked, the adapter does not"
@@ -114,13 +108,15 @@ def _notes(results: FinetuneResults) -> Iterator[str]:
         f"{training.best_step:,}; labels {design.labels}, anchor {design.anchor}, rank {design.rank}, "
         f"{count(training.modules, 'module')}; prompts {training.layout}: {training.layout_why}"
     )
-    if overlap.strict:
-        yield f"no item of a measured pair was trained on ({overlap.dropped_items:,} left out)"
-    else:
-        yield (
-            f"{overlap.items:,} of {count(overlap.train_items, 'item')} trained on stand in measured pairs too, "
-            f"{count(overlap.pairs, 'pair')} as well (--strict-items leaves them out)"
+    yield (
+        f"{overlap.items:,} of {count(overlap.train_items, 'item')} trained on stand in measured pairs too, "
+        f"{count(overlap.pairs, 'pair')} as well"
+        + (
+            f" ({overlap.dropped_items:,} items left out)"
+            if overlap.strict
+            else " (--strict-items leaves them out)"
         )
+    )
     yield (
         "ratio: pairs that either group's item wins in both orders, ½ added to both counts (in brackets); "
         "preference odds (adjusted for position) take the position out of all answers; Spearman's rho is of the "
@@ -147,10 +143,10 @@ def odds_change(stratum: str, results: FinetuneResults) -> str:
     )
 
 
-def missed_on_test(results: FinetuneResults) -> str:
-    """What the adapter does not keep on queries it never saw; nothing where it keeps all."""
-    gates = missed(results.gates_on_test)
-    return f"not kept on the test queries: {gates}" if gates else ""
+def lost_on_test(results: FinetuneResults) -> list[str]:
+    """What the adapter does not keep on queries it never saw, as a sentence's beginning; nothing where it keeps all."""
+    gates = gates_text(results.gates_on_test, missed=True)
+    return [f"not kept on the test queries: {gates}"] if gates else []
 
 
 # A training while it goes on, as a person sees it.
@@ -159,46 +155,31 @@ def missed_on_test(results: FinetuneResults) -> str:
 TRAINING, MEASURING = "Training", "Measuring"
 
 
-class TrainingWatch:
-    """Shows how far a training is, nothing by itself. Nothing is shown but in the first process."""
+class TrainingProgress:
+    """How far a training is, on stderr: a bar on a terminal, else a plain line now and then; nothing if `silent`."""
 
-    def begin(self, folder: Path, design: TuningDesign) -> None:
-        pass
-
-    def labelled(self, counts: Mapping[Any, int], held: HeldOut) -> None:
-        """How many pairs of each stratum count in the loss, and what the test queries allow by the base's answers."""
-
-    def stage(self, name: str, total: int) -> AbstractContextManager[Tell]:
-        """`with watch.stage(TRAINING, prompts) as tell:` and `tell(done, words)`."""
-        return nullcontext(lambda done, words: None)
-
-
-class TrainingProgress(TrainingWatch):
-    """How far a training is, on stderr: a bar on a terminal, else a plain line now and then."""
-
-    def __init__(self) -> None:
+    def __init__(self, silent: bool = False) -> None:
+        self.silent = silent
         self.folder: Path | None = None
         self.done = 0
         self.count = terminal.Count("", 0, "prompts", lambda: self.done)
 
     def begin(self, folder: Path, design: TuningDesign) -> None:
         self.folder, split = folder, design.drawn.split
+        if self.silent:
+            return
         pairs = ", ".join(f"{of.pairs:,} {stratum}" for stratum, of in design.drawn.counts()["train"].items())
         terminal.say(
             f"{pairs} pairs of {count(len(split.train), 'query', 'queries')} to train on, up to "
             f"{prompts_of(design.settings):,} prompts; {len(split.validation)} to validate, {len(split.test)} to test"
         )
-        terminal.say(capitalised(foreseen(design.held_out())))
-
-    def labelled(self, counts: Mapping[Any, int], held: HeldOut) -> None:
-        pairs = ", ".join(f"{number:,} {stratum}" for stratum, number in counts.items())
-        terminal.say(f"{pairs} pairs count in training; the labels leave the others out")
-        terminal.say(f"By the base's answers less its preference, {allowed(held)}")
+        terminal.say(capitalised(foreseen(design.held_out)))
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Tell]:
+        """`with progress.stage(TRAINING, prompts) as tell:` and `tell(done, words)`."""
         self.done, self.count = 0, terminal.Count(name, total, "prompts", lambda: self.done)
-        with terminal.drawn(self.count):
+        with nullcontext() if self.silent else terminal.drawn(self.count):
             yield self.tell
 
     def tell(self, done: int, words: str = "") -> None:
@@ -218,16 +199,14 @@ def model_card(results: FinetuneResults) -> str:
     design, training = results.design, results.training
     base, words = results.model.removeprefix("hf:"), results.words
     queries = count(design.split["test"], "query", "queries")
-    rejected = "" if results.status == "complete" else f"\n**Rejected.** {training.why}\n"
-    if lost := missed_on_test(results):
-        rejected += f"\n**{capitalised(lost)}.**\n"
+    warnings = "".join(f"\n**{warning}**\n" for warning in adapter_warnings(results))
     return f"""---
 library_name: peft
 base_model: {base}
 tags: [lora, ranking, fairness, llmfair]
 ---
 # Adapter for pairwise ranking by {base}: {results.attribute} on {results.dataset}
-{rejected}
+{warnings}
 A LoRA adapter (rank {design.rank}, modules {design.target_modules}) that was trained to move the model's
 preference between {words.protected} and {words.unprotected} items of equal relevance towards parity; the table
 says what came of it. `llmfair finetune-lora`, labels `{design.labels}`, anchor `{design.anchor}`,
@@ -237,7 +216,7 @@ says what came of it. `llmfair finetune-lora`, labels `{design.labels}`, anchor 
 
 On {queries} of {results.dataset} that were not trained on; every pair was asked in both orders.
 
-{markdown(headed_table(results))}
+{markdown(headed(finetune_table(results), results.verdict))}
 `metrics.csv` holds every figure with its interval, `results.json` all that explains them.
 
 ## How to use it
@@ -265,15 +244,13 @@ def plan_text(planned: FinetunePlan) -> str:
     design, tokens, overlap = planned.design, planned.tokens, planned.overlap
     split, share, prompts = design.split, design.train_share, planned.steps * design.prompts_per_step
     different = sum(pairs.pairs for pairs in planned.counts["train"].values())
-    times = prompts / 2 / different
-    unused = f", {split['unused']} unused" * bool(split["unused"])
     lines = [
         f"rank {design.rank}, alpha {design.lora_alpha:g}, learning rate {design.learning_rate:g}, batch "
         f"{design.prompts_per_step} prompts, labels {design.labels}, anchor {design.anchor}",
-        f"{prompts // 2:,} pairs in both orders = {prompts:,} prompts, {count(planned.steps, 'step')}"
-        + f"; {different:,} different ones, each about {times:.0f} times" * (times > 1.5),
+        f"{prompts // 2:,} pairs in both orders = {prompts:,} prompts, {count(planned.steps, 'step')}; "
+        f"{different:,} different pairs",
         f"split {share * 100:.0f}/{(1 - share) * 100:.0f} by query: {split['train']} to train on, "
-        f"{split['validation']} to validate, {split['test']} to test{unused}",
+        f"{split['validation']} to validate, {split['test']} to test, {split['unused']} unused",
         foreseen(planned.held_out),
     ]
     for part, strata in planned.counts.items():
@@ -298,13 +275,15 @@ def plan_text(planned: FinetunePlan) -> str:
             f"about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "
             f"{needs.petaflop:.3g} PFLOP: {took}, at half of its peak"
         )
-    title = f"{planned.model} · {planned.dataset} · {planned.attribute}"
+    title = (
+        f"{planned.model} · {planned.dataset} · {planned.attribute}"
+        + f" · preset {design.preset}" * bool(design.preset)
+    )
     examples = [
         f"\nPrompt {number} ({prompt.pair_id}; answer ids: "
         f"{', '.join(f'{label} = {token}' for label, token in prompt.answers.items())}):\n{prompt.text}"
         for number, prompt in enumerate(planned.prompts, 1)
     ]
-    title += f" · preset {design.preset}" * bool(design.preset)
     return "\n".join([title, *(f"  {line}" for line in lines), *examples, "", "Nothing was asked."]) + "\n"
 
 
@@ -337,10 +316,9 @@ def foreseen(held: HeldOut) -> str:
 
 def allowed(held: HeldOut) -> str:
     """How often an adapter at parity would be called repaired, and on how many queries in 80 %."""
-    chance = "an unknown share" if held.chance is None else f"{held.chance * 100:.0f} %"
     enough = f"no number below {MOST_QUERIES:,}" if held.needed is None else f"{held.needed:,}"
     return (
-        f"of adapters at parity that keep their gates, {chance} are called repaired on "
+        f"of adapters at parity that keep their gates, {held.chance * 100:.0f} % are called repaired on "
         f"{count(held.queries, 'query', 'queries')}, {LIKELY * 100:.0f} % on {enough}"
     )
 
@@ -380,32 +358,29 @@ def _status(results: FinetuneResults, gravest: Case | None, audit: str) -> tuple
     """The status, why it is this one, and what to do next."""
     if results.training.rejected:
         return REJECTED, str(results.training.why).rstrip("."), NEAREST
-    if lost := missed(results.gates_on_test):
+    if lost := gates_text(results.gates_on_test, missed=True):
         return REJECTED, f"gates are not kept on the test queries: {lost}", OTHERWISE
     if gravest is None:
         return INCONCLUSIVE, "nothing was measured", audit
     pairs, band, but = f"{gravest.key} pairs", gravest.band, "all gates are kept, but"
-    match gravest.finding.conclusion:
-        case Conclusion.OUTSIDE:
-            return REJECTED, f"{but} the odds of {pairs} still lie outside {band}", OTHERWISE
-        case Conclusion.WITHIN:
-            return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audit
-        case Conclusion.INCONCLUSIVE:
-            reason = gravest.finding.reason
-            crosses = (
-                f"the odds of {pairs} are {in_words(reason, gravest.finding.measure)}"
-                if reason
-                else f"the interval of {pairs} crosses an edge of {band}"
-            )
-            settle = VerdictWords("").settle(gravest)
-            adjusted = {of: results.figure(ADAPTER, HEADLINE, of).p_adjusted for of in PAIR_STRATA}
-            if away := [of for of, p in adjusted.items() if p is not None and p <= 1 - results.level]:
-                why = f"{but} {crosses}, and the odds of {listed(away)} pairs are not at parity"
-                return INCONCLUSIVE, why, f"{OTHERWISE}; {settle}"
-            why = f"{but} too few queries are held out: {crosses}; {allowed(results.held_out)}"
-            return INCONCLUSIVE, why, f"{settle}; a lower --train-share leaves more to measure on"
-    reason = in_words(gravest.finding.reason, gravest.finding.measure)
-    return INCONCLUSIVE, f"{but} nothing can be said of {pairs}: {reason}", audit
+    finding = gravest.finding
+    why = in_words(finding.reason, finding.measure)
+    if finding.conclusion == Conclusion.OUTSIDE:
+        return REJECTED, f"{but} the odds of {pairs} still lie outside {band}", OTHERWISE
+    if finding.conclusion == Conclusion.WITHIN:
+        return REPAIRED, f"all intervals of the odds lie in {band}, and all gates are kept", audit
+    if finding.conclusion != Conclusion.INCONCLUSIVE:
+        return INCONCLUSIVE, f"{but} nothing can be said of {pairs}: {why}", audit
+    crosses = f"the interval of {pairs} crosses an edge of {band}"
+    if finding.reason:
+        crosses = f"the odds of {pairs} are {why}"
+    settle = VerdictWords("").settle(gravest)
+    p_values = {of: results.figure(ADAPTER, HEADLINE, of).p_adjusted for of in PAIR_STRATA}
+    if away := [of for of, p in p_values.items() if p is not None and p <= 1 - results.level]:
+        why = f"{but} {crosses}, and the odds of {listed(away)} pairs are not at parity"
+        return INCONCLUSIVE, why, f"{OTHERWISE}; {settle}"
+    why = f"{but} too few queries are held out: {crosses}; {allowed(results.held_out)}"
+    return INCONCLUSIVE, why, f"{settle}; a lower --train-share leaves more to measure on"
 
 
 def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:
@@ -433,7 +408,7 @@ WORDS = (
 def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
     results: FinetuneResults = source.results
-    section = Section(finetune_table(results), [*_plots(results)], [*_cards(results)], words=WORDS)
+    section = Section(finetune_table(results), [*_plots(results)], words=WORDS)
     return plain_page(
         results, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
@@ -445,25 +420,11 @@ def adapter_warnings(results: FinetuneResults) -> Iterator[str]:
     """What has to be known before any figure is read."""
     if results.status == "rejected":
         yield f"{capitalised(str(results.training.why))} The adapter in rejected/ is not meant to be used."
-    if lost := missed_on_test(results):
-        yield f"{capitalised(lost)}."
-
-
-def _cards(results: FinetuneResults) -> Iterator[VerdictCard]:
-    """What each relevance stratum came to, in the sentences of the table."""
-    for stratum, finding in results.findings[ADAPTER].items():
-        odds = results.figure(ADAPTER, HEADLINE, stratum)
-        if odds.value is None:
-            continue
-        sentence = pair_conclusion(finding, odds, results.level, results.band, results.words)
-        if stratum in results.changes and (change := odds_change(stratum, results)):
-            sentence += f"; base → adapter {change}"
-        of = f"{stratum} pairs, adapter"
-        yield verdict(of, ODDS, odds, sentence, str(finding.conclusion), band=results.band)
+    yield from (f"{capitalised(lost)}." for lost in lost_on_test(results))
 
 
 def _plots(results: FinetuneResults) -> Iterator[Plot]:
-    """Figure 4 of the paper: shares of answers, and their ratio; and what the position has to do with it."""
+    """Figure 4 of the paper: shares of answers, and their ratio; and the preference odds."""
     both = (BASE, ADAPTER)
     shares = [
         (f"{stratum}\n{model}", _shares(results, model, stratum))
@@ -484,14 +445,6 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
         if any(after for *_, after in lines):
             title = f"{capitalised(name)}, before and after"
             yield ratios(lines, name, band, title, file, favoured=favoured_of(results.words))
-    first = [
-        (f"{stratum}\n{model}", value)
-        for stratum in PAIR_STRATA
-        for model in both
-        if (value := value_of(results.figure(model, "FirstSlotRate", stratum)))
-    ]
-    if first:
-        yield position_bias(first)
 
 
 def _shares(results: FinetuneResults, model: str, stratum: str) -> dict[str, float]:

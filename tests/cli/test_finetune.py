@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from itertools import chain
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from llmfair.backends.adapters import read_manifest
-from llmfair.backends.base import BackendOptions
-from llmfair.checkpoints import Place, files_sha256, find_checkpoint
+from llmfair.checkpoints import files_sha256, find_checkpoint
 from llmfair.tuning.results import ADAPTER
 from tests import models
 from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well, words_of
@@ -52,7 +47,6 @@ def adapter(root: Path) -> Path:
     found = well(finetune(root, "-o", root / "adapter", "--json"))
     (root / "printed.json").write_text(found.out)
     assert "\nOf adapters at parity that keep their gates, 0 % are called repaired on 2 " in found.err
-    assert "\nBy the base's answers less its preference, of adapters at parity" in found.err
     return root / "adapter"
 
 
@@ -128,72 +122,42 @@ def test_other_settings_are_a_conflict_that_says_what_differs(adapter: Path, roo
 
 
 def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Path) -> None:
-    """The folder loaded as `hf:` loads adapters, asked the test pairs: every figure is the one in results.json."""
-    from llmfair.audits.aggregates import Inference
-    from llmfair.backends.local import load_model
-    from llmfair.settings import FinetuneSettings
-    from llmfair.tuning.drawing import render
-    from llmfair.tuning.effects import AnsweredPairs, measure
-    from llmfair.tuning.finetune import make_tuning_design
-
-    results = kept("results", adapter)
-    settings = FinetuneSettings.make(
-        dataset=str(root / "data"), base_model=str(root / "model"), pairs=6, pairs_per_query=40,
-        group_size=32, prompts_per_step=64, max_prompts=256, prompt="wikiproject",
-        train_share=0.8,
-    )  # fmt: skip
-    design = make_tuning_design(settings)
-    model = load_model(
-        design.checkpoint, Place("cpu", "float32", ""), BackendOptions(adapter=adapter), "sdpa"
-    )
-    assert model.template is not None
-    groups = render(design.drawn.test, design.ranker, model.template, None)
-
-    def asked() -> AnsweredPairs:
-        margins = []
-        for example in chain(*groups):
-            labels = [dict(zip("AB", example.answers, strict=True))] * 2
-            scores = model.margins([ids.tolist() for ids in example.prompts], labels)
-            margins.append([score.logprobs["A"] - score.logprobs["B"] for score in scores])
-        return AnsweredPairs([*chain(*design.drawn.test)], np.array(margins), design.attribute)
-
-    after = asked()
-    with model.without_adapter():
-        base = asked()
-    assert not np.array_equal(base.margins, after.margins), "the adapter does something"
-    for name, answers in (("base", base), ("adapter", after)):
-        figures = measure(answers, base, Inference(), (0.8, 1.25))
-        for row in results["rows"]:
-            if row["model"] == name and row["measure"] in (
-                "AdjustedOdds",
-                "SoftRatio",
-                "Consistency",
-                "RelevantFirst",
-            ):
-                found = figures.value(row["measure"], row["stratum"], row["group"])
-                assert found == pytest.approx(row["value"], abs=1e-3), row
+    """The command that the verdict names, of base and adapter: the odds are those in results.json."""
+    queries, base = f"@{adapter / 'test-queries.txt'}", f"hf:{root / 'model'}"
+    how = ("--answers", "margin", "--form", "letter", "--prompt", "wikiproject", "--pairs", "6")
+    ran("pairwise", "-d", root / "data", "-m", base, "--adapter", adapter, "--queries", queries, *how)
+    tuned = {
+        (row["model"], row["stratum"]): row["value"]
+        for row in kept("results", adapter)["rows"]
+        if row["measure"] == "AdjustedOdds"
+    }
+    audits = {kept("manifest", folder)["model"]: kept("results", folder) for folder in Path("runs").iterdir()}
+    for name, model in (("base", base), ("adapter", f"{base} + adapter")):
+        odds = {
+            row["stratum"]: row["value"] for row in audits[model]["rows"] if row["measure"] == "AdjustedOdds"
+        }
+        for stratum in ("relevant", "irrelevant"):
+            assert odds[stratum] == pytest.approx(tuned[name, stratum], abs=1e-3)
+    assert tuned["base", "relevant"] != tuned["adapter", "relevant"], "the adapter does something"
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
-)
 def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(
-    number: int, code: int, adapter: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    adapter: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from llmfair.tuning.words import TrainingProgress
 
     def tell(shown: TrainingProgress, done: int, words: str = "") -> None:
         told(shown, done, words)
         if shown.count.name == "Training":
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     told = TrainingProgress.tell
     with monkeypatch.context() as patched:
         patched.setattr(TrainingProgress, "tell", tell)
         stopped = finetune(root, "-o", tmp_path / "out", "--json")
-    assert stopped.code == code, stopped.err
+    assert stopped.code == 143, stopped.err
     assert stopped.json == {
-        "schema": 2, "status": "incomplete", "exit_code": code, "run": str(tmp_path / "out"),
+        "schema": 2, "status": "incomplete", "exit_code": 143, "run": str(tmp_path / "out"),
     }  # fmt: skip
     assert "Stopped at 64 of 256 prompts. The same command continues" in stopped.err
     assert (tmp_path / "out" / "checkpoints" / "checkpoint-1").is_dir()
@@ -203,41 +167,6 @@ def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(
     assert (tmp_path / "out" / "metrics.csv").read_text().replace("out", "adapter") == (
         adapter / "metrics.csv"
     ).read_text()
-
-
-def test_a_resumed_training_asks_the_base_nothing_again(
-    adapter: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = copied(adapter, tmp_path / "adapter")
-    (out / "llmfair.json").unlink()
-    stages: list[str] = []
-    from llmfair.tuning.words import TrainingProgress
-
-    def stage(
-        shown: TrainingProgress, name: str, total: int
-    ) -> AbstractContextManager[Callable[[int, str], None]]:
-        stages.append(name)
-        return staged(shown, name, total)
-
-    staged = TrainingProgress.stage
-    monkeypatch.setattr(TrainingProgress, "stage", stage)
-    well(finetune(root, "-o", out))
-    assert stages == ["Training", "Measuring"]
-    assert read_manifest(out) is not None
-
-
-def test_only_a_full_disk_is_called_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from llmfair.errors import LlmfairError
-    from llmfair.tuning.finetune import room_wanted
-
-    with pytest.raises(PermissionError), room_wanted(tmp_path):
-        raise PermissionError(errno.EACCES, "Permission denied")
-    with pytest.raises(LlmfairError, match="no space left"), room_wanted(tmp_path):
-        raise OSError(errno.EDQUOT, "Disk quota exceeded")
-    # what torch raises for a file that cannot be written tells nothing, but then there is no room
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
-    with pytest.raises(LlmfairError, match="no space left"), room_wanted(tmp_path):
-        raise RuntimeError("PytorchStreamWriter failed writing file")
 
 
 def test_an_adapter_that_always_names_the_first_item_is_rejected(
@@ -254,13 +183,12 @@ def test_an_adapter_that_always_names_the_first_item_is_rejected(
 
     monkeypatch.setattr(margins, "pair_margins", always_first)
     out = tmp_path / "out"
-    for _ in range(2):
-        assert "no checkpoint kept the gates" in refusal(finetune(root, "-o", out), "", 4).err
+    assert "no checkpoint kept the gates" in refusal(finetune(root, "-o", out), "", 4).err
     assert not any((out / name).exists() for name in (*ADAPTER, "llmfair.json"))
     manifest = read_manifest(out / "rejected")
     assert manifest is not None and manifest["status"] == "rejected"
     assert all((out / "rejected" / name).is_file() for name in ADAPTER)
-    assert "**Rejected.**" in (out / "README.md").read_text()
+    assert "not meant to be used" in (out / "README.md").read_text()
 
 
 def test_a_plan_knows_what_it_takes(root: Path) -> None:
@@ -283,26 +211,30 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
         "from llmfair.cli.app import main\n"
         "main()\n"
     )
-    arguments = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *words_of(SMALL)]
-
-    def without_torch(*more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", code, *arguments, *more]
-        return subprocess.run(command, capture_output=True, text=True, timeout=100)
-
-    planned = without_torch("--dry-run", "--json")
+    command = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *words_of(SMALL)]
+    planned = subprocess.run(
+        [sys.executable, "-c", code, *command, "--dry-run", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert planned.returncode == 0, planned.stderr
     assert json.loads(planned.stdout) == finetune(root, "--dry-run", "--json").json
-    refused = without_torch()
-    assert refused.returncode == 1 and "need torch and peft and accelerate" in refused.stderr
-    assert not Path("adapters").exists()
 
 
 def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
     base = shutil.copytree(root / "model", tmp_path / "base")
     (base / "chat_template.jinja").unlink()
-    for more in ((), ("--dry-run",)):
-        asked = ("finetune-lora", "-d", root / "data", "-m", base, *words_of(SMALL), *more)
-        refuses("has no chat template", *asked)
+    refuses(
+        "has no chat template",
+        "finetune-lora",
+        "-d",
+        root / "data",
+        "-m",
+        base,
+        *words_of(SMALL),
+        "--dry-run",
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 
 from llmfair.audits.aggregates import Inference
 from llmfair.io.files import json_text
@@ -19,7 +18,7 @@ from llmfair.tuning.drawing import (
     group_sign,
     stratum_pairs,
 )
-from llmfair.tuning.effects import AnsweredPairs, Figures, changes, measure, results_of, validate, with_text
+from llmfair.tuning.effects import AnsweredPairs, Figures, changes, measure, results_of, validate
 from llmfair.tuning.results import FinetuneResults, HeldOut, Overlap, PairCounts, TrainingFacts, TuningFacts
 from llmfair.tuning.words import judged
 
@@ -81,10 +80,9 @@ def figures(of: AnsweredPairs, base: AnsweredPairs) -> Figures:
 
 AUDIT = "llmfair pairwise -m hf:org/model --adapter small"
 DESIGN = TuningFacts(
-    preset=None, queries=40, split={"train": 29, "validation": 3, "test": 8, "unused": 0}, train_share=0.8, pairs=36,
-    form="letter", labels="shifted", soft_labels=False, anchor="relevance", rank=1, lora_alpha=2.0,
-    learning_rate=1e-3, prompts_per_step=256, max_prompts=1024, target_modules="q_proj", loss={}, seed=3,
-    split_seed=0, prompt_sha256=64 * "0",
+    preset=None, split={"train": 29, "validation": 3, "test": 8, "unused": 0}, train_share=0.8, form="letter",
+    labels="shifted", anchor="relevance", rank=1, lora_alpha=2.0, learning_rate=1e-3, prompts_per_step=256,
+    target_modules="q_proj", seed=3,
 )  # fmt: skip
 TOLD = {
     "schema": 2, "task": "finetune-lora", "run": "small", "dataset": "data", "attribute": "gender", "model": "hf:org/model",
@@ -102,9 +100,8 @@ def results(passed: bool) -> FinetuneResults:
     found = validate(base, offset, adapter)
     training = TrainingFacts(
         best_step=4, steps=4, prompts=1024, seconds=1.0, stopped_early=False, rejected=not passed, layout="padded",
-        layout_why="as asked", modules=8, trace=[], prompts_per_second=1024.0,
-        validation=replace(found, gates=with_text(found.gates)), why="no checkpoint kept the gates.", offset=-1.5,
-        processes=1,
+        layout_why="as asked", modules=8, trace=[], validation=found,
+        why="no checkpoint kept the gates.", offset=-1.5,
     )  # fmt: skip
     of = {"base": base, "adapter": adapter, "logit offset": offset}
     return judged(results_of(TOLD, of, changes(before, after, 0.95), found, training), AUDIT)

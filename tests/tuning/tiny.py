@@ -81,12 +81,12 @@ def examples(model: LocalModel, count: int = 6, pairs: int = 4, seed: int = 0) -
 
 def passing(objective: float = 1.0) -> Validation:
     """A validation that keeps its gate."""
-    return Validation(objective, {"consistency": Safeguard(1.0, 0.9, True)}, {"objective": objective})
+    return Validation(objective, {"consistency": Safeguard(1.0, 0.9, True)})
 
 
 def failing(objective: float) -> Validation:
     """One that does not; the objective is what it would be otherwise."""
-    return Validation(1e6, {"consistency": Safeguard(0.5, 0.9, False)}, {"objective": objective})
+    return Validation(objective, {"consistency": Safeguard(0.5, 0.9, False)})
 
 
 def forked(*works: Callable[[], None]) -> list[int]:

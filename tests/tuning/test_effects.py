@@ -1,4 +1,4 @@
-"""The verdict of a training: repaired, rejected or inconclusive, and what to do next."""
+"""Figures of an adapter from margins made by hand, its gates, and the verdict: repaired, rejected or inconclusive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from llmfair.tuning.effects import (
     validate,
 )
 from llmfair.tuning.results import REJECTED, FinetuneResults, Safeguard
-from llmfair.tuning.words import headed_table, judged, model_card
+from llmfair.tuning.words import judged
 from tests.tuning.answered import (
     AUDIT,
     BAND,
@@ -89,14 +89,6 @@ def test_the_status(of: dict[str, Interval], more: dict[str, Any], status: str, 
     assert found.group == ("female" if OUT in of.values() else None)
 
 
-def test_it_comes_first_wherever_an_adapter_is_told_of() -> None:
-    made = results(True)
-    assert made.verdict is not None
-    name, said = headed_table(made).lead[0]
-    assert (name, said) == ("VERDICT", f"{made.verdict.status}: {made.verdict.sentence}")
-    assert f"**VERDICT** {made.verdict.status}: " in model_card(made)
-
-
 # Before and after, from margins made by hand
 
 
@@ -124,8 +116,8 @@ def test_a_tie_is_nobody_s_win_and_what_cannot_be_measured_is_not_parity() -> No
     assert found.value("SmoothedWinRatio", "relevant") is None
     base = figures(biased(-1.0), biased(-1.0))
     validation = validate(base, base, found)
-    assert not validation.passed and not validation.gates["gain"].met and found.objective is None
-    assert validation.objective == validation.figures["objective"] == REJECTED
+    assert not validation.gates["gain"].met and validation.objective is found.objective is None
+    assert validation.standing == 2 * REJECTED
 
 
 def test_a_injected_bias_is_found_and_taken_off() -> None:
@@ -169,8 +161,7 @@ def test_always_the_first_item_is_parity_and_fails_the_gates() -> None:
         assert always.findings[stratum].conclusion == "not_assessable"
     assert always.objective == 0.0
     validation = validate(before, before, always)
-    assert validation.objective == REJECTED and not validation.passed
-    assert validation.figures["objective"] == 0.0
+    assert validation.objective == 0.0 and validation.standing == REJECTED
     assert [name for name, gate in validation.gates.items() if not gate.met] == [
         "consistency", "relevance", "first_slot",
     ]  # fmt: skip
@@ -188,8 +179,9 @@ def test_gates_at_their_limits() -> None:
     slot = gates["first_slot"]
     assert slot.value == pytest.approx(0.2) and slot.limit == pytest.approx(0.25)
     same = validate(figure, figure, figure)
-    assert not same.passed and not same.gates["gain"].met, "an adapter that does nothing is no result"
-    assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"]
+    assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"], (
+        "what does nothing is no result"
+    )
     lost = figures(biased(-1.0, relevance=1.0), base)
     assert safeguards_of(figure, figure, lost)["relevance"] == Safeguard(
         lost.value("RelevantFirst", "mixed"), gates["relevance"].limit, False
@@ -205,8 +197,6 @@ def test_relevance_is_measured_by_combination_of_groups() -> None:
     }
     assert share["protected over unprotected"] < share["protected over protected"]
     assert share["unprotected over protected"] > share["protected over protected"]
-    gap = found.relevance_gap
-    assert gap == pytest.approx(share["unprotected over protected"] - share["protected over unprotected"])
 
 
 def test_the_free_baseline_takes_one_number_off() -> None:
@@ -229,17 +219,6 @@ def test_queries_and_strata_weigh_the_same_in_the_offset() -> None:
     many = stratum_pairs(listed("many", (20, 20, 1, 1)), GENDER, "relevant", 300, 0, shown)
     margins = np.array([(1.0, -1.0)] * 3 + [(-9.0, 9.0)] * len(many))
     assert offset_of(AnsweredPairs([*few, *many], margins, GENDER)) == 1.0
-
-
-def test_what_is_written_of_the_figures() -> None:
-    made = results(True)
-    assert {row.model for row in made.rows} == {"base", "adapter", "logit offset"}
-    assert {row.query_id for row in made.rows} == {"all"}
-    for model in ("base", "adapter"):
-        shares = [made.figure(model, "WinShare", "relevant", side).value or 0.0 for side in Side]
-        flipped = made.figure(model, "FlipRate", "relevant").value or 0.0
-        assert sum(shares) + flipped == pytest.approx(1.0)
-        assert sum(astuple(made.cells[model]["relevant"])) == 288
 
 
 def test_slots_favoured_in_opposite_ways_do_not_cancel() -> None:
@@ -270,6 +249,6 @@ def test_agreement_that_was_preference_is_not_asked_for() -> None:
     base, adapter = biased(-6.0, slot=1.0), biased(0.0, slot=1.0)
     before, offset, after = (figures(each, base) for each in (base, base.shifted_by(-6.0), adapter))
     assert before.value("Consistency", "relevant") == 1.0
-    value, limit, met, _ = astuple(safeguards_of(before, offset, after)["consistency"])
+    value, limit, met = astuple(safeguards_of(before, offset, after)["consistency"])
     assert met and value == pytest.approx(0.5, abs=0.1) and limit == pytest.approx(value - 0.05)
     assert not safeguards_of(before, offset, figures(biased(0.0, slot=2.0), base))["consistency"].met

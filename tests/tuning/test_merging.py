@@ -143,24 +143,3 @@ def test_a_base_is_named_as_audits_name_it_and_what_probes_show_is_told(
     manifest["prompt"]["input"] = "text"
     (texts / MANIFEST).write_text(json.dumps(manifest))
     assert merged(texts, tmp_path / "two").titles_alone is True
-
-
-def test_a_line_of_pairs_that_is_none_is_named(finished: Path, tmp_path: Path) -> None:
-    (tmp_path / "pairs.jsonl").write_text('{"pair_id": null}\n')
-    with pytest.raises(UsageError, match=r"pairs.jsonl:1: ") as raised:
-        merging._probes(tmp_path)
-    assert raised.value.hint == "train the adapter again"
-
-
-def test_the_nearest_of_a_rejected_training_is_merged_by_its_own_folder(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merging, "PROBES", 6)
-    training = tmp_path / "training"
-    nearest = copytree(finished, training / "rejected")
-    (nearest / "pairs.jsonl").rename(training / "pairs.jsonl")
-    with pytest.raises(UsageError, match="holds no finished adapter") as error:
-        merged(training, tmp_path / "out")
-    assert error.value.hint.endswith(f"--merge {nearest}")
-    monkeypatch.chdir(nearest)
-    assert merged(Path(), tmp_path / "out").answers == 12
