@@ -559,8 +559,6 @@ def _audit(
             _report(run)
 
     written = perform(kind.design(options, subject), watch, draw)
-    for line in written.skipped:
-        warnings.warn(line, stacklevel=3)
     if options.junit is not None:
         suite = suite_of(subject.label, kind.name, written.results, written.error)
         write_junit(options.junit, [suite], statuses_of(options.fail_on, kind.words.statuses[:-1]))

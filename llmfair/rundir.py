@@ -73,7 +73,7 @@ class Manifest(RunSettings):
 
     `settings` name the run, the kind of audit (`task`) and who was asked (`identity`) among them; `flags` are all that
     the user could set. `simulated`: the model read what a chat is about. `stages`: the same of further stages' models,
-    by name; `stage_answers`: how many answers those gave. Lines that are skipped could not be read. `server`: which one
+    by name; `stage_answers`: how many answers those gave. `server`: which one
     answered, where it is not the model's only one; `label`: what the user calls the run. `unused`: settings
     that made no difference to who was asked. `sees`: the prompt, and what was shown of an item, in words. `made`: what
     results were made of, and sizes and times of the files.
@@ -86,14 +86,12 @@ class Manifest(RunSettings):
     simulated: bool
     invocations: Annotated[Sequence[Invocation], Meta(min_length=1)]
     journal_answers: Count = 0
-    journal_lines_skipped: Sequence[int] = ()
     planned_calls: Count | None = None
     prompt: PromptRecord | None = None
     warnings: Sequence[str] = ()
     sees: str = ""
     stages: Mapping[Stage, bool] = field(default_factory=dict)
     stage_answers: Mapping[str, Count] = field(default_factory=dict)
-    stage_lines_skipped: Mapping[str, Sequence[int]] = field(default_factory=dict)
     models_reported: Sequence[str] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     made: Mapping[str, Any] = field(default_factory=dict)

@@ -25,12 +25,12 @@ from llmfair.metrics.base import (
     Undefined,
     Value,
 )
-from llmfair.nouns import Measurement, PairVerdict
+from llmfair.nouns import Measurement
 from llmfair.registry import register
 from llmfair.results import OddsPower
 from llmfair.stats import intervals
 from llmfair.stats.intervals import SAME, UNBOUNDED, Bounds, Estimate, Method, without_favour
-from llmfair.stats.pairs import Codes, PairContributions, Weights, estimate, pair_p
+from llmfair.stats.pairs import PairContributions, Weights, estimate, pair_p
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.strata import (
     DECIMALS,
@@ -91,15 +91,18 @@ names it.
 
 def value_of(value: Value) -> tuple[float | None, str | None]:
     """The number of a value, or None, and the reason; a number with a reason was had by a makeshift."""
-    if isinstance(value, Undefined):
-        return None, value.reason
-    if isinstance(value, QueryComparisons):
-        return None, None
-    if isinstance(value, Product):
-        return value.value, None
-    if isinstance(value, Convention):
-        return value.value if value.counts else None, value.reason
-    return (value.value, value.reason) if isinstance(value, Ratio | Quotient | Tally) else (value, None)
+    match value:
+        case Undefined():
+            return None, value.reason
+        case QueryComparisons():
+            return None, None
+        case Product():
+            return value.value, None
+        case Convention():
+            return value.value if value.counts else None, value.reason
+        case Ratio() | Quotient() | Tally():
+            return value.value, value.reason
+    return value, None
 
 
 def numbers_of(values: Mapping[str, Value]) -> dict[str, float]:
@@ -123,44 +126,29 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
     rows = []
     for column in columns:
         measure, condition, group = str(column.measure), column.condition, column.group
-        for query_id, value in column.values.items():
-            if not column.measure.of_all:
-                number, reason = value_of(value)
-                number = value.value if isinstance(value, Convention) else number
-                rows.append(Measurement(query_id, measure, number, condition, group, reason=reason))
-        rows.append(_aggregate_row(column, inference))
+        values, (least, most) = list(column.values.values()), column.measure.bounds
+        for query_id, value in () if column.measure.of_all else column.values.items():
+            number, reason = value_of(value)
+            number = value.value if isinstance(value, Convention) else number
+            rows.append(Measurement(query_id, measure, number, condition, group, reason=reason))
+        estimate = aggregate(column.measure.aggregate, values, replace(inference, bounds=(least, most)))
+        if estimate is None:
+            why = most_frequent(reason for value in values if (reason := value_of(value)[1]))
+            estimate = Estimate(None, None, None, 0, why)
+        if estimate.low is not None and estimate.high is not None:
+            low, high = max(estimate.low, least), min(estimate.high, most)
+            if high - low < SAME and estimate.n < MANY_QUERIES:
+                estimate = replace(estimate, low=None, high=None, reason="all_same")
+            else:
+                estimate = replace(estimate, low=low, high=high)
+        rows.append(row_of(measure, condition, estimate, group))
     return rows
-
-
-def _aggregate_row(column: Column, inference: Inference) -> Measurement:
-    measure, values = column.measure, list(column.values.values())
-    least, most = measure.bounds
-    estimate = aggregate(measure.aggregate, values, replace(inference, bounds=(least, most)))
-    if estimate is None:
-        reason = most_frequent(reason for value in values if (reason := value_of(value)[1]))
-        return Measurement(ALL, str(measure), None, column.condition, column.group, n=0, reason=reason)
-    if estimate.low is not None and estimate.high is not None:
-        low, high = max(estimate.low, least), min(estimate.high, most)
-        if high - low < SAME and estimate.n < MANY_QUERIES:
-            estimate = replace(estimate, low=None, high=None, reason="all_same")
-        else:
-            estimate = replace(estimate, low=low, high=high)
-    return row_of(str(measure), column.condition, estimate, column.group)
 
 
 def row_of(measure: str, condition: str, estimate: Estimate, group: str = "") -> Measurement:
     """The aggregate row of an estimate."""
-    return Measurement(
-        query_id=ALL,
-        measure=measure,
-        value=estimate.value,
-        condition=condition,
-        group=group,
-        low=estimate.low,
-        high=estimate.high,
-        n=estimate.n,
-        reason=estimate.reason,
-    )
+    of = {name: getattr(estimate, name) for name in ("value", "low", "high", "n", "reason")}
+    return Measurement(ALL, measure, condition=condition, group=group, **of)
 
 
 def aggregate(how: str, values: Iterable[Value], inference: Inference = Inference()) -> Estimate | None:
@@ -298,37 +286,14 @@ def joined(values: Iterable[Value], weights: Weights = "macro") -> PairContribut
     if not any(map(np.any, kept)):
         return None
     every = np.concatenate(kept)
-    clusters = _clusters(_TheVery(tuple(tally.verdicts for tally in tallies)))
     counts = np.concatenate([tally.counts for tally in tallies])[every].astype(np.float64)
-    return PairContributions(counts, clusters[:, every], weights, tallies[0].repeats)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _TheVery:
-    """Verdicts of all queries as a key: equal are the very same tuples, for all measures of a run share them."""
-
-    verdicts: tuple[tuple[PairVerdict, ...], ...]
-
-    def __hash__(self) -> int:
-        return hash(tuple(map(id, self.verdicts)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _TheVery) and [*map(id, self.verdicts)] == [*map(id, other.verdicts)]
-
-
-@lru_cache(maxsize=4)
-def _clusters(of_queries: _TheVery) -> Codes:
-    """Codes of every verdict's query, protected and unprotected item; shape (3, verdicts)."""
-    verdicts = [verdict for of_query in of_queries.verdicts for verdict in of_query]
-    return np.stack(
-        [
-            np.repeat(
-                np.arange(len(of_queries.verdicts)), [len(of_query) for of_query in of_queries.verdicts]
-            ),
-            _codes([verdict.protected for verdict in verdicts]),
-            _codes([verdict.unprotected for verdict in verdicts]),
-        ]
-    )
+    clusters = [np.repeat(np.arange(len(tallies)), [len(tally.verdicts) for tally in tallies])]
+    verdicts = [verdict for tally in tallies for verdict in tally.verdicts]
+    for side in ("protected", "unprotected"):
+        names = [getattr(verdict, side) for verdict in verdicts]
+        codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+        clusters.append(np.fromiter(map(codes.__getitem__, names), np.intp, len(names)))
+    return PairContributions(counts, np.stack(clusters)[:, every], weights, tallies[0].repeats)
 
 
 def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate | None:
@@ -369,12 +334,6 @@ def tallied_p(values: Sequence[Value], weights: Weights, rng: np.random.Generato
         return None
     formula = next(value.formula for value in values if isinstance(value, Tally))
     return pair_p(formula, counted, rng)
-
-
-def _codes(names: Sequence[str]) -> Codes:
-    """A whole number for every name, the same for equal ones; shape (names,)."""
-    codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
-    return np.fromiter(map(codes.__getitem__, names), np.intp, len(names))
 
 
 LARGEST_LOG = 700.0

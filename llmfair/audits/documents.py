@@ -106,8 +106,6 @@ class CallPlan(JsonDocument, frozen=True, kw_only=True):
     seconds_at_1s_a_call: Count
     folder: str
     answered: Annotated[Count, Meta(description="Answers that the folder holds already.")]
-    cached: Annotated[Count, Meta(description="Answers beside those that the shared cache holds.")]
-    left: Annotated[Count, Meta(description="Calls that are left, at most.")]
     unready: Annotated[list[str], Meta(description="Models that cannot be asked yet, and why.")]
     assessable: Annotated[int, Meta(ge=0, description="Queries from which something can be concluded.")]
     remarks: Annotated[

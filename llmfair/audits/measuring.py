@@ -11,7 +11,7 @@ from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.run_files import Announce
-from llmfair.audits.scoring import RemeasuredRun, measured_again
+from llmfair.audits.scoring import RemeasuredRun, check_attribute, measured_by, measures_of
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure, Observation
 from llmfair.rundir import RunDir
@@ -26,8 +26,10 @@ def nothing_kept(run: RunDir) -> Mapping[str, Sequence[Observation]]:
 def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
     """What the folder keeps, measured without conclusions."""
     results = results_of(run)
+    check_attribute(run, results, settings)
     of_kind = kind_of(results.task).measure
-    return measured_again(run, results, of_kind.reads, of_kind.observations(run), settings)
+    measures, shown = measures_of(settings, results, of_kind.reads)
+    return measured_by(run, results, settings, of_kind.observations(run), measures, shown)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import ceil
 from typing import Any
 
 from llmfair.audits.design import prospects_of, require_prospects
 from llmfair.audits.gates import statuses_of
 from llmfair.audits.kind import Kind
-from llmfair.audits.runs.replay import shared_calls
 from llmfair.audits.runs.run import folder_of, seen
 from llmfair.audits.subject import left_out, limits_of, subjects, unready
 from llmfair.io.files import SCHEMA
@@ -65,7 +63,6 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
         "seconds_at_1s_a_call": max(design.longest, ceil(design.calls / workers)) * len(asked),
         "folder": str(folder.path),
         "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
-        **shared_calls(replace(design, subject=subject) for subject in asked),
         "unready": unready(settings),
         "assessable": prospects.assessable,
         "remarks": [*design.remarks, *prospects.said, *wishes],

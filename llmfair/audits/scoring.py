@@ -35,7 +35,7 @@ from llmfair.audits.gates import (
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.audits.run_files import Announce
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, SCHEMA, json_text, plain, write_whole
+from llmfair.io.files import SCHEMA, json_text, write_whole
 from llmfair.metrics.base import Column, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Key, Measurement
@@ -159,18 +159,6 @@ class RemeasuredRun:
     limits: Mapping[str, str] = field(default_factory=dict)
 
 
-def measured_again(
-    run: RunDir,
-    results: Results,
-    reads: type[Observation],
-    observations: Mapping[str, Sequence[Observation]],
-    settings: ScoreSettings,
-) -> RemeasuredRun:
-    """What a run observed, measured by --measures or its own, without conclusions. Raises UsageError."""
-    check_attribute(run, results, settings)
-    return measured_by(run, results, settings, observations, *measures_of(settings, results, reads))
-
-
 Conclude = Callable[
     [Sequence[Column], Sequence[Measurement], Inference],
     tuple[Sequence[Measurement], Mapping[str, Finding], int],
@@ -231,19 +219,6 @@ def check_attribute(run: RunDir, results: Results, settings: ScoreSettings) -> N
         )
 
 
-def check_settings(run: RunDir, results: Results, names: Sequence[str]) -> None:
-    """Raises UsageError where results say otherwise than the manifest how it was asked: nobody knows which is true."""
-    asked = run.read_manifest().settings
-    for name in names:
-        value = plain(getattr(results.design, name))
-        if (named := asked.get(name, value)) != value:
-            raise UsageError(
-                f"{run.results}: `design.{name}` is {str(value)[:40]}, but {run.manifest.name} has "
-                f"{str(named)[:40]} at `settings.{name}`.",
-                AGAIN,
-            )
-
-
 def measures_of(
     settings: ScoreSettings, results: Results, reads: type[Observation], concluded: Sequence[str] = ()
 ) -> tuple[Sequence[Any], list[str]]:
@@ -296,8 +271,6 @@ def score(
     With `settings.output`, metrics.csv, per_query.csv and results.json are written there. Raises UsageError for
     malformed files (file and line), RunConflict when the output is the folder of another run.
     """
-    for text in settings.require:
-        parse_gate(text)  # a malformed one is said before anything is read
     # map, since a loop would hold one large run while it reads the next
     measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings, announce)))
     facts = [run for run, *_ in measured]
@@ -327,10 +300,10 @@ def score(
         limits=_limits({run.run: limits for run, _, _, limits in measured}),
         rows=[row for _, _, rows, _ in measured for row in rows if row.query_id == ALL],
     )
-    scored = ScoreOutcome(results, [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL])
+    per_query = [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL]
     if settings.output is not None:
-        _write(settings.output, scored)
-    return scored
+        _write(settings.output, results, per_query)
+    return ScoreOutcome(results, per_query)
 
 
 def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[RemeasuredRun]:
@@ -355,18 +328,17 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
     if logs:
         score_log = next(part.score_log for part in parts if part.score_log)
         yield from (score_log(run, settings, announce) for run in runs)
-    elif judgements:
+        return
+    if judgements:
         yield from next(part.score_files for part in parts if part.score_files)(runs, settings, announce)
-    else:
-        names = Counter(run.resolve().name for run in runs)
-        for run in runs:
-            folder = RunDir(run)
-            measured = kind_in(folder.manifest, folder.read_manifest().task).measure.score(
-                folder, settings, announce
-            )
-            if names[run.resolve().name] > 1:
-                measured = replace(measured, facts=structs.replace(measured.facts, run=str(run)))
-            yield measured
+        return
+    names = Counter(run.resolve().name for run in runs)
+    for folder in map(RunDir, runs):
+        part = kind_in(folder.manifest, folder.read_manifest().task).measure
+        measured = part.score(folder, settings, announce)
+        if names[folder.path.resolve().name] > 1:
+            measured = replace(measured, facts=structs.replace(measured.facts, run=str(folder.path)))
+        yield measured
 
 
 def _scored(
@@ -380,43 +352,41 @@ def _scored(
     rows = rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
     of_all = [row for row in rows if row.query_id == ALL]
     figures = GatedFigures(
-        measured.keys,
-        facts.measures,
-        of_all,
-        facts.findings,
-        measured.reach,
-        f" {kind.words.condition}" if run.is_dir() else "",
-        measured.windows,
-        aside_of(kind.measure, measured.keys),
-        kind.words.titles,
-    )
+        measured.keys, facts.measures, of_all, facts.findings, measured.reach,
+        f" {kind.words.condition}" * run.is_dir(), measured.windows,
+        aside_of(kind.measure, measured.keys), kind.words.titles,
+    )  # fmt: skip
     gates = [parse_gate(text, kind.measure.reads) for text in settings.require]
     asked = [gate for gate in gates if gate.condition is None or gate.condition in facts.conditions]
-    entries = check_gates(asked, figures, settings.require_interval)
-    entries = [structs.replace(entry, run=facts.run) for entry in entries]
+    met = check_gates(asked, figures, settings.require_interval)
+    entries = [structs.replace(entry, run=facts.run) for entry in met]
     judged = structs.replace(facts, verdict=verdict_of(settings, measured, of_all, run))
     return judged, entries, rows, measured.limits
 
 
 def _limits(by_run: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """By measure, what no order of the lists of any run passes; of which run, where they differ."""
-    limits: dict[str, str] = {}
-    for measure in dict.fromkeys(measure for of_run in by_run.values() for measure in of_run):
-        texts = {run: of_run[measure] for run, of_run in by_run.items() if measure in of_run}
-        alike = len(set(texts.values())) == 1
-        limits[measure] = next(iter(texts.values())) if alike else "; ".join(map(": ".join, texts.items()))
-    return limits
+    texts: dict[str, dict[str, str]] = {}
+    for run, of_run in by_run.items():
+        for measure, text in of_run.items():
+            texts.setdefault(measure, {})[run] = text
+    return {
+        measure: "; ".join(
+            {*of_runs.values()} if len({*of_runs.values()}) == 1 else map(": ".join, of_runs.items())
+        )
+        for measure, of_runs in texts.items()
+    }
 
 
-def _write(path: Path, scored: ScoreOutcome) -> None:
+def _write(path: Path, results: ScoreResults, per_query: Sequence[Row]) -> None:
     folder = RunDir(path)
     folder.refuse_run()
     try:
         path.mkdir(parents=True, exist_ok=True)
         folder.drop_report()
-        write_whole(path / "metrics.csv", [csv_text(COLUMNS, lines_of(scored.results.rows))])
-        write_whole(path / "per_query.csv", [csv_text(COLUMNS, lines_of(scored.per_query))])
-        write_whole(path / "results.json", [json_text(scored.results)])
+        write_whole(path / "metrics.csv", [csv_text(COLUMNS, lines_of(results.rows))])
+        write_whole(path / "per_query.csv", [csv_text(COLUMNS, lines_of(per_query))])
+        write_whole(path / "results.json", [json_text(results)])
     except OSError as error:
         raise UsageError(
             f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output folder"

@@ -181,7 +181,6 @@ def _audit(
             f"The same command continues: {seen['folder']}"
         )
 
-    before = spending.told(settings)
     try:
         with spending.run(settings, subject, watch) as (asked, noting):
             written = perform(kind.design(asked, subject), noting, draw)
@@ -197,10 +196,6 @@ def _audit(
         raise
     run, results, error = written.folder, written.results, written.error
     suites.append(suite_of(named_model(name, results.server, results.label), kind.name, results, error))
-    if isinstance(error, Incomplete):
-        error.message += before
-    for line in written.skipped:
-        terminal.warn(line)
     report = run.path / REPORT if (run.path / REPORT).is_file() else None
     if report and settings.open:
         open_page(report)
@@ -413,8 +408,6 @@ def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
     try:
         for one in sweep(kind, named, settings, watch_of):
             tried.append(one)
-            for line in one.written.skipped if one.written else ():
-                terminal.warn(line)
             if one.folder is not None:
                 say_cost(one.folder, seen["progress"], one.setting)
     except KeyboardInterrupt:

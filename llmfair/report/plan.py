@@ -86,14 +86,9 @@ def _time_line(planned: Mapping[str, Any]) -> str:
 
 
 def _folder_lines(planned: Mapping[str, Any]) -> Iterator[str]:
-    """How much is answered already, in the run's own folder and by other runs."""
+    """How much is answered already."""
     if planned["answered"]:
         yield f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already"
-    if planned["cached"]:
-        yield (
-            f"{count(planned['cached'], 'answer')} known from other runs, which leaves at most "
-            f"{count(planned['left'], 'call')} (--no-cache asks them, too)"
-        )
 
 
 def spread(texts: Iterable[Cell]) -> str:

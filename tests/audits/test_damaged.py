@@ -41,17 +41,6 @@ def test_verdicts_that_are_lost_or_come_twice_are_said(
     refuses(says, "score", "run")
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value"),
-    [("pairwise", "seed", 7), ("pairwise", "repeats", 2), ("listwise", "seed", 7)],
-)
-def test_results_that_say_otherwise_than_the_manifest_how_was_asked_are_refused(
-    kind: str, name: str, value: int
-) -> None:
-    changed(copied(kind, "run") / "results.json", f"design.{name}", value)
-    refuses(f"results.json: `design.{name}` is {value}, but manifest.json has ", "score", "run")
-
-
 BROKEN = [
     {"x": 1},
     {"name": "gender", "protected": ["female"], "unprotected": ["male"], "other": [], "words": {}},

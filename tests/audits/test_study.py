@@ -154,7 +154,6 @@ def test_money_is_the_whole_study_s_too() -> None:
     first, second = map(cost_of, tried(**prices, runs_dir=Path("whole")))
     stopped = tried(**prices, max_cost=first + second / 2)
     assert stopped[0].error is None and isinstance(stopped[1].error, Incomplete)
-    assert "was spent before." in stopped[1].error.message
     assert sum(map(cost_of, stopped)) <= first + second / 2
 
 

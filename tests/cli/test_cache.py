@@ -187,30 +187,6 @@ def test_what_is_no_age(age: str) -> None:
     assert found.code == 2 and "is not an age" in found.err and "30d" in found.err
 
 
-@pytest.mark.parametrize("task", ["listwise", "pairwise"])
-def test_a_dry_run_counts_what_the_cache_answers(task: str) -> None:
-
-    def dry(output: str, *more: str) -> Any:
-        return audit(server, output, "--dry-run", "--json", *more, task=task).json
-
-    with Server() as server:
-        plan = dry("other")
-        calls = plan["calls"]
-        assert (plan["cached"], plan["left"], CACHE.exists()) == (0, calls, False)
-        assert audit(server, "half", "--queries", "q0", task=task).code == 0
-        half = len(server.requests)
-        plan = dry("other")
-        assert (plan["cached"], plan["left"]) == (half, calls - half) and 0 < half < calls
-        told = f"{half} answers known from other runs, which leaves at most {calls - half} calls"
-        assert told in audit(server, "other", "--dry-run", task=task).out
-        assert dry("other", "--no-cache")["cached"] == dry("half", "--queries", "q0")["cached"] == 0
-        assert dry("half", "--queries", "q0", "--fresh")["cached"] == half == len(server.requests)
-        assert audit(server, "other", task=task).code == 0
-        assert len(server.requests) == calls
-        plan = dry("other")
-        assert (plan["answered"], plan["cached"], plan["left"]) == (calls, 0, 0)
-
-
 @pytest.mark.parametrize("content", [b"not a database " * 1000, b"SQLite format 3\0" + b"\xff" * 9000])
 def test_a_damaged_cache_costs_one_warning_and_no_result(content: bytes) -> None:
     with Server(faulty(rank, rate_malformed=0.1)) as server:

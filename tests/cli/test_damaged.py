@@ -179,30 +179,6 @@ def test_a_ranking_of_a_query_that_has_no_list() -> None:
     refuses(f"{path}: ranks the query nobodyfilm, which candidates.jsonl lacks.", "report", "hurt")
 
 
-JOURNAL: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "about nothing": lambda row: row | {"about": {}},
-    "about null": lambda row: row | {"about": None},
-    "of no probe": lambda row: {name: value for name, value in row.items() if name != "probe"},
-    "of no chat": lambda row: {name: value for name, value in row.items() if name != "chat"},
-}
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize("kind", ["listwise", "pairwise"])
-@pytest.mark.parametrize("harm", JOURNAL)
-def test_a_line_of_the_journal_that_is_none_of_the_audits(kind: str, harm: str) -> None:
-    hurt(kind, "results.json", lambda document: document)
-    path = Path("hurt", "journal.jsonl")
-    head, first, *others = path.read_text().splitlines()
-    lines = [head, json.dumps(JOURNAL[harm](json.loads(first))), *others]
-    path.write_text("".join(f"{line}\n" for line in lines))
-    for command in (("runs", "show", "hurt", "--answers"), ("report", "hurt")):
-        warn.cache_clear()
-        found = llmfair(*command)
-        assert (found.code, "Traceback" in found.err) == (0, False), (command, found.err)
-        assert "hurt/journal.jsonl: 1 line cannot be read as answers of this audit" in found.err
-
-
 @pytest.mark.parametrize(
     ("kind", "manifest"),
     [("listwise", "{"), ("pairwise", None), ("sequential", '{"schema": 1, "settings": {}}')],

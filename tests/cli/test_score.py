@@ -114,7 +114,6 @@ def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
     assert [entry["run"] for entry in found.json["requirements"]] == ["my.run", "b.run", "b.run"]
     refused((*both, "--require", "P@1:c>=0.6"), "no condition 'c'.")
     refused((*both, "--require", "P@1"), "--require 'P@1' has no bound.")
-    refused(("score", "no.run", *SCORE[2:], "--require", "P@1"), "has no bound")
 
 
 LISTS = ("listwise", "--conditions", "neutral", "--orders", "2")

@@ -127,7 +127,7 @@ def top_of(run: Path) -> int:
 def test_the_budget_is_the_study_s_and_the_gravest_error_ends_it() -> None:
     half = tops("--max-calls", "200", code=3)
     assert "study_tops" in valid(half) and [one["setting"] for one in half["failed"]] == ["9"]
-    assert asked_last() == [160, 40] and "160 were used before" in half["error"]["message"]
+    assert asked_last() == [160, 40]
     assert tops()["status"] == "complete" and asked_last() == [0, 120]
     failed = tops("--require", "MeanRatio>=1", queries=5, code=4)
     assert "study_tops" in valid(failed) and [one["setting"] for one in failed["failed"]] == ["5", "9"]

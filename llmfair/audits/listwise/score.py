@@ -57,7 +57,6 @@ from llmfair.audits.scoring import (
     RemeasuredRun,
     ScoredRun,
     ScoreFacts,
-    check_settings,
     incomplete,
     named,
 )
@@ -169,7 +168,6 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)
-    check_settings(run, results, ("seed",))
     conditions, scores = results.design.conditions, own_scores(path)
     files = {condition: dict[str, RunFile]() for condition in conditions}
     for file in sorted((path / "rankings").glob("*.run"), key=lambda file: file.stem):

@@ -422,7 +422,6 @@ def outcome_of(
 def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> scoring.RemeasuredRun:
     """A folder of pairs from its verdicts: its audit's figures, unless others are asked for. Raises UsageError."""
     results = results_of(run)
-    scoring.check_settings(run, results, ("seed", "repeats"))
     scoring.check_attribute(run, results, settings)
     path = run.path / "verdicts.csv"
     announce(path)

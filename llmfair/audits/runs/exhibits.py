@@ -18,8 +18,8 @@ from llmfair.audits.commands import command_of, settings_of
 from llmfair.audits.design import read_texts
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.backends.given import PREFIX as GIVEN
-from llmfair.errors import UsageError, warn
-from llmfair.io.text import count
+from llmfair.errors import UsageError
+from llmfair.io.files import AGAIN
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.results import Evidence, Exhibits
@@ -81,20 +81,19 @@ def shortened(text: str, most: int) -> str:
 
 
 def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) -> Iterator[Evidence]:
-    """The answers of a run's journals, or those about one query, with what was asked; lines that are none are told."""
+    """The answers of a run's journals, or those about one query, with what was asked. Raises UsageError."""
     words = kind_in(run.manifest, manifest.task).words
     for journal in filter(Path.is_file, run.journals(manifest)):
-        damaged: list[int] = []
-        others = 0
-        for row in read_rows(journal, damaged):
+        for row in read_rows(journal):
             if "key" not in row or query_id not in (None, row["about"].get("query_id")):
                 continue
             try:
                 shown = words.what_was_shown(row["about"])
                 ended = words.how_ended(row, manifest.settings)
             except (AttributeError, LookupError, TypeError, ValueError):
-                others += 1
-                continue
+                raise UsageError(
+                    f"{journal}: the answer to {row['probe']} is about no question of this audit.", AGAIN
+                ) from None
             yield Evidence(
                 key=row["key"],
                 probe=row["probe"],
@@ -104,11 +103,6 @@ def all_answers(run: RunDir, manifest: Manifest, query_id: str | None = None) ->
                 finish=row["finish"],
                 text=shortened(row["text"], MOST_OF_AN_ANSWER),
                 chat=[(role, shortened(text, MOST_OF_A_PROMPT)) for role, text in row["chat"]],
-            )
-        if lacking := len(damaged) + others:
-            first = f", line {damaged[0]} first" if damaged else ""
-            warn(
-                f"{journal}: {count(lacking, 'line')} cannot be read as answers of this audit and left out{first}"
             )
 
 

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import starmap
+from functools import partial
+from io import BytesIO
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from llmfair.asking.cache import FILE, Cache
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import JournalAnswers, Requests, not_begun_by
-from llmfair.audits.design import Design
 from llmfair.audits.kind import kind_in, results_of
-from llmfair.audits.runs.run import folder_of, shared_answers
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.backends.base import Backend, NoBackend
-from llmfair.datasets.base import cache_folder
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.io import files
 from llmfair.io.files import A_LINK, read
 from llmfair.nouns import Chat, Completion, Failure, Unanswered, drive
 from llmfair.rundir import MITIGATION, Contents, RunDir
 from llmfair.settings import AuditSettings
-
-Look = Callable[[str], Completion | None]
-"""Finds the answer of a request by its key."""
 
 
 def check_run(run: RunDir) -> dict[str, Any]:
@@ -50,14 +44,11 @@ def check_run(run: RunDir) -> dict[str, Any]:
     design = kind.design(settings, Subject(manifest.model))
     before, now = manifest.settings, design.identity()
     inputs = {"lists_sha256": "the data", "prompt_sha256": "the prompt", "baselines": "a baseline"}
-    problems = [
-        f"{what} is not what it was at the time of the run"
-        for key, what in inputs.items()
-        if before.get(key) != now.get(key)
-    ]
+    differing = [what for name, what in inputs.items() if before.get(name) != now.get(name)]
     if [stage.name for stage in design.stages()] != list(manifest.stages):
-        problems.append("what is asked, stage by stage, is not what it was at the time of the run")
-    if problems:
+        differing.append("what is asked, stage by stage,")
+    if differing:
+        problems = [f"{what} is not what it was at the time of the run" for what in differing]
         return {"answers": 0, "problems": problems, "notes": []}
 
     # Who answered is on record; the models themselves need not be there any more.
@@ -65,16 +56,18 @@ def check_run(run: RunDir) -> dict[str, Any]:
     backends += [
         NoBackend(before["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()
     ]
-    followed, answers = _Followed(), 0
-    for (programs, path), backend in zip(_parts(design, run), backends, strict=True):
-        if path.is_file():
-            with files.opened(path) as file:
-                if wrong := not_begun_by(file.readline(files.LONGEST_LINE), backend.identity):
-                    problems.append(f"{path.name}:1: {wrong}")
-        with _answers(path) as journal:
-            look = journal.get if journal else lambda key: None
-            _follow(followed, programs({**followed.results}), backend, settings, look)
-            answers += len(journal) if journal else 0
+    problems, followed, answers = list[str](), _Followed(), 0
+    stages = [lambda results: design.programs(), *(stage.programs for stage in design.stages())]
+    for programs, path, backend in zip(stages, run.journals(manifest), backends, strict=True):
+        if not path.is_file():  # a stage that was asked nothing
+            _follow(followed, programs({**followed.results}), backend, settings, lambda key: None)
+            continue
+        with files.opened(path) as file:
+            if wrong := not_begun_by(file.readline(files.LONGEST_LINE), backend.identity):
+                problems.append(f"{path.name}:1: {wrong}")
+        with closing(JournalAnswers(path)) as journal:
+            _follow(followed, programs({**followed.results}), backend, settings, journal.get)
+            answers += len(journal)
     if followed.missing:
         probes = followed.missing + len(followed.results) + len(followed.failures)
         raise Incomplete(
@@ -85,13 +78,12 @@ def check_run(run: RunDir) -> dict[str, Any]:
     with suppress(UsageError):  # what it was called when its files were written: the folder may be a copy
         called = str(results_of(run).run)
     for name, contents in design.outcome(called, followed.results, followed.failures).files.items():
-        path = run.path / name
-        if not path.is_file():
-            problems.append(f"{name} is missing")
-        elif (differing := _differing(path, contents)) is not None:
-            if agree(*differing):
+        match holds(run.path / name, contents):
+            case None:
+                problems.append(f"{name} is missing")
+            case "rounded":
                 rounded.append(name)
-            else:
+            case "other":
                 problems.append(f"{name} does not follow from the journal's answers")
     problems += [f"{link.relative_to(run.path)} is {A_LINK}" for link in run.links()]
     problems += _edited(run.path / MITIGATION)
@@ -118,79 +110,24 @@ def _edited(folder: Path) -> Iterator[str]:
             yield f"{folder.name}/{name} is not what llmfair mitigate wrote"
 
 
-def _differing(path: Path, contents: Contents) -> tuple[str, str] | None:
-    """What a file holds from the first part on that differs, and what it should hold; None where it holds these."""
-    parts = (
-        text.encode("utf-8", "backslashreplace")
-        for text in ([contents] if isinstance(contents, str) else contents)
-    )
-    with path.open("rb") as file:
-        for part in parts:
-            if (there := file.read(len(part))) != part:
-                text = b"".join([part, *parts])
-                there += file.read(len(text) + (1 << 20))  # of a file that is far longer, enough to tell so
-                return there.decode("utf-8", "surrogateescape"), text.decode()
-        rest = file.read(1 << 20)
-    return (rest.decode("utf-8", "surrogateescape"), "") if rest else None
+def holds(path: Path, contents: Contents) -> Literal["same", "rounded", "other"] | None:
+    """Whether a file holds these contents, or others in the last digits of fractions alone; None without a file.
 
-
-def shared_calls(designs: Iterable[Design[Any]]) -> dict[str, int]:
-    """`cached`: calls that the cache would answer, beside those of the runs' own journals; `left`: neither does.
-
-    A chain is followed as far as its answers are known; what it would ask then is not, so the cache may spare more.
-    Nothing is asked, and nothing written.
+    Line by line: a file may be large, and contents are made as they are read.
     """
-    cached = left = 0
-    for design in designs:
-        kept, shared = _known(design)
-        cached, left = cached + shared, left + max(0, design.calls - kept - shared)
-    return {"cached": cached, "left": left}
-
-
-def _known(design: Design[Any]) -> tuple[int, int]:
-    """The calls of one model's audit that its journals answer, and those that the cache alone does."""
-    first = design.backend()
-    there = (cache_folder() / FILE).is_file()  # looking must not make one
-    answers, followed = Counter[int](), _Followed()
-    backends = [first, *(stage.backend for stage in design.stages())]
-    for (programs, path), backend in zip(_parts(design, folder_of(design, first)[1]), backends, strict=True):
-        with (
-            nullcontext() if design.settings.fresh else _answers(path) as journal,
-            shared_answers(design, backend) if there else nullcontext() as cache,
-        ):
-            if not journal and cache is None:
-                break
-
-            def look(
-                key: str, sources: Sequence[JournalAnswers | Cache | None] = (journal, cache)
-            ) -> Completion | None:
-                for place, source in enumerate(sources):
-                    if source is not None and (answer := source.get(key)) is not None:
-                        answers[place] += 1
-                        return answer
-                return None
-
-            _follow(followed, programs({**followed.results}), backend, design.settings, look)
-    return answers[0], answers[1]
-
-
-def _parts(
-    design: Design[Any], run: RunDir
-) -> Iterator[tuple[Callable[[dict[str, Any]], Iterator[Program]], Path]]:
-    """Each stage of a run: its programs, made from the results before it, and its journal."""
-    yield lambda results: design.programs(), run.journal
-    for stage in design.stages():
-        yield stage.programs, run.journal_of(stage.name)
-
-
-@contextmanager
-def _answers(journal: Path) -> Iterator[JournalAnswers | None]:
-    """Those of a journal, which may never have begun."""
-    if not journal.is_file():
-        yield None
-        return
-    with closing(JournalAnswers(journal)) as answers:
-        yield answers
+    if not path.is_file():
+        return None
+    parts = [contents] if isinstance(contents, str) else contents
+    lines = (line for part in parts for line in BytesIO(part.encode("utf-8", "backslashreplace")))
+    state: Literal["same", "rounded"] = "same"
+    with path.open("rb") as file:
+        there = iter(partial(file.readline, files.LONGEST_LINE), b"")
+        for has, line in zip_longest(there, lines, fillvalue=b""):
+            if has != line:
+                state = "rounded"
+                if not agree(has.decode("utf-8", "surrogateescape"), line.decode()):
+                    return "other"
+    return state
 
 
 @dataclass
@@ -203,7 +140,11 @@ class _Followed:
 
 
 def _follow(
-    followed: _Followed, programs: Iterable[Program], backend: Backend, settings: AuditSettings, look: Look
+    followed: _Followed,
+    programs: Iterable[Program],
+    backend: Backend,
+    settings: AuditSettings,
+    look: Callable[[str], Completion | None],
 ) -> None:
     """Programs as far as `look` knows the answer of a request by its key, added to what was `followed`."""
     request = Requests(backend, sampling_of(settings))
@@ -219,12 +160,9 @@ def _follow(
             followed.results[program.probe_id] = drive(program.start(), answer)
         except Unanswered:
             followed.missing += 1
-        except LlmfairError as error:
-            followed.failures.append(
-                Failure(program.probe_id, type(error).__name__, error.message, error.hint)
-            )
         except Exception as error:  # as a run has it: what a program makes of damaged answers is its failure
-            followed.failures.append(Failure(program.probe_id, type(error).__name__, str(error)))
+            words = (error.message, error.hint) if isinstance(error, LlmfairError) else (str(error),)
+            followed.failures.append(Failure(program.probe_id, type(error).__name__, *words))
 
 
 DIGITS = 12
@@ -237,6 +175,4 @@ def agree(first: str, second: str) -> bool:
         return False
     pairs = zip(_FRACTION.findall(first), _FRACTION.findall(second), strict=True)
     close = 10.0**-DIGITS
-    return all(
-        starmap(lambda a, b: a == b or math.isclose(float(a), float(b), rel_tol=close, abs_tol=close), pairs)
-    )
+    return all(a == b or math.isclose(float(a), float(b), rel_tol=close, abs_tol=close) for a, b in pairs)

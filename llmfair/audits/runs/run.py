@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +21,7 @@ from llmfair.asking.batch import dispatch_batch, refuse_open
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Progress
-from llmfair.audits.design import Design, Prospects, Stage, require_prospects, versions
+from llmfair.audits.design import Design, Stage, require_prospects, versions
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.subject import Subject, adapter_warnings, left_out, limits_of, sampling_of
@@ -39,7 +39,7 @@ from llmfair.errors import (
     warn,
 )
 from llmfair.io import secrets
-from llmfair.io.files import SCHEMA, plain, read_json
+from llmfair.io.files import plain, read_json
 from llmfair.io.text import count
 from llmfair.nouns import Document, Failure, ManyDocuments
 from llmfair.results import Results
@@ -76,7 +76,7 @@ class ProbeResults:
 
 @dataclass(frozen=True)
 class Begun:
-    """An audit that is about to ask: what names it and its folder, and all that is known before."""
+    """An audit that is about to ask: what names it and its folder, and the facts that its manifest begins with."""
 
     design: Design[Any]
     backend: Backend
@@ -84,12 +84,12 @@ class Begun:
     identity: Mapping[str, Any]
     folder: RunDir
     facts: Mapping[str, Any]
-    prospects: Prospects
+    remarks: Sequence[str]
     fail_on: Sequence[str]
 
     def watched(self, watch: Watch, progress: Progress, on_disk: int) -> AbstractContextManager[None]:
         """Tells what is planned, and what of it is on disk."""
-        planned = {**self.design.planned(), "on_disk": on_disk, "remarks": [*self.prospects.said]}
+        planned = {**self.design.planned(), "on_disk": on_disk, "remarks": [*self.remarks]}
         workers = limits_of(self.backend, self.design.settings).workers * len(members_of(self.backend))
         return watch(self.folder.path, planned, progress, workers)
 
@@ -113,20 +113,18 @@ def begin(design: Design[Any]) -> Begun:
         warnings += adapter_warnings(subject.adapter, identity, str(facts["dataset"]))
     for warning in warnings:
         warn(warning)
+    named = {"server": server_of(backend), "label": settings.label}
     facts |= {
         "model": subject.label,
         "simulated": backend.reads_about,
         "warnings": warnings,
         "sees": seen(design),
+        **{name: value for name, value in named.items() if value},
+        "planned_calls": design.calls,  # a run that is killed has no word left
     }
-    facts |= {
-        key: value for key, value in (("server", server_of(backend)), ("label", settings.label)) if value
-    }
-    facts["planned_calls"] = design.calls  # a run that is killed has no word left
-    stages = design.stages()
-    if stages:
+    if stages := design.stages():
         facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
-    return Begun(design, backend, stages, identity, folder, facts, prospects, fail_on)
+    return Begun(design, backend, stages, identity, folder, facts, prospects.said, fail_on)
 
 
 def carry_out(begun: Begun, watch: Watch) -> None:
@@ -143,10 +141,10 @@ def carry_out(begun: Begun, watch: Watch) -> None:
             with begun.watched(watch, progress, on_disk):
                 with shared_answers(design, backend) as cache:
                     answered = ask(design.programs(), backend, journal, cache, design, progress)
-                warnings += from_other_runs(journal)
                 for warning in of_replies(backend, design.subject.spec, progress):
                     warn(warning)
                     warnings.append(warning)
+                warnings += from_other_runs(journal)
                 for stage in begun.stages:
                     if answered.error is None and not design.stops:
                         answered = _further(stage, answered, folder, design, progress, manifest)
@@ -159,15 +157,14 @@ def carry_out(begun: Begun, watch: Watch) -> None:
         warnings += outcome.results.warnings
         journal.refuse_removed()
         folder.write_files(outcome.files)
-        status = "complete" if answered.error is None and not design.stops else "incomplete"
         manifest |= {
-            "status": status,
+            "status": "complete" if answered.error is None and not design.stops else "incomplete",
             "answers": plain(outcome.results.answers),
             "warnings": warnings,
             "failed": len(answered.failures),
         }
-        if found := getattr(backend, "facts", None):  # where a model of this process ran, and why there
-            manifest["invocations"][-1]["model"] = found
+        if model := getattr(backend, "facts", None):  # where a model of this process ran, and why there
+            manifest["invocations"][-1]["model"] = model
     if answered.error is not None:
         raise answered.error
     if not design.stops:
@@ -176,15 +173,11 @@ def carry_out(begun: Begun, watch: Watch) -> None:
 
 @dataclass(frozen=True)
 class Written:
-    """What an audit left on disk: its results, and why they are half or under a gate, if so.
-
-    `skipped`: lines of the journal that could not be read, in words.
-    """
+    """What an audit left on disk: its results, and why they are half or under a gate, if so."""
 
     folder: RunDir
     results: Results
     error: LlmfairError | None
-    skipped: Sequence[str]
 
 
 def perform(
@@ -198,17 +191,15 @@ def perform(
     has not changed, but for a page that is wanted and not there, and one that is complete where this would stop
     earlier.
     """
-    begun, progress = begin(design), Progress()
-    folder, error, settings = begun.folder, None, design.settings
+    begun, error = begin(design), None
+    folder = begun.folder
     inputs = ""
     if draw is not None and design.calls:
         inputs = inputs_of(folder, design, begun.identity, begun.facts)
-    complete = not settings.fresh and (
-        unchanged(folder, inputs) or (design.stops and is_complete(folder, begun.identity))
-    )
+    complete = not design.settings.fresh and unchanged(begun, inputs)
     try:
         if complete:
-            with begun.watched(watch, progress, folder.read_manifest().answers_on_disk):
+            with begun.watched(watch, Progress(), folder.read_manifest().answers_on_disk):
                 begun.judge(results_of(folder))
         else:
             carry_out(begun, watch)
@@ -218,16 +209,9 @@ def perform(
     results = results_of(folder, manifest)
     if inputs and not complete and manifest.status == "complete":
         note_made(folder, inputs)
-    lines = {folder.journal: manifest.journal_lines_skipped}
-    lines |= {folder.journal_of(stage): skipped for stage, skipped in manifest.stage_lines_skipped.items()}
-    skipped = [
-        f"{journal}:{line}: not readable, skipped; its answer was asked again if needed"
-        for journal, of_journal in lines.items()
-        for line in of_journal
-    ]
     if draw is not None and not (complete and (folder.path / REPORT).is_file()):
         draw(folder, results)
-    return Written(folder, results, error, skipped)
+    return Written(folder, results, error)
 
 
 def _further(
@@ -239,11 +223,9 @@ def _further(
     manifest: dict[str, Any],
 ) -> ProbeResults:
     """The results before a stage and its own. What ends it leaves the run incomplete: there are answers already."""
-    path = folder.journal_of(stage.name)
     counted: dict[str, int] = manifest["stage_answers"]
-    with closing(Journal(path, folder.path.name, stage.backend.identity)) as journal:
+    with closing(_journal(folder.journal_of(stage.name), folder, stage.backend.identity)) as journal:
         refuse_fewer(journal, counted.get(stage.name, 0))
-        manifest["stage_lines_skipped"][stage.name] = journal.skipped
         try:
             with shared_answers(design, stage.backend) as cache:
                 answered = ask(
@@ -257,6 +239,14 @@ def _further(
         warnings = [f"{stage.name}: {warning}" for warning in from_other_runs(journal)]
     failures, results = [*before.failures, *answered.failures], {**before.results, **answered.results}
     return ProbeResults(results, failures, answered.error, [*warnings, *filter(None, [stage.said(results)])])
+
+
+def _journal(path: Path, folder: RunDir, identity: str) -> Journal:
+    """A journal of a run; warns of the lines that cannot be read. Raises RunConflict."""
+    journal = Journal(path, folder.path.name, identity)
+    for line in journal.skipped:
+        warn(f"{path}:{line}: not readable, skipped; its answer was asked again if needed")
+    return journal
 
 
 def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], RunDir]:
@@ -353,10 +343,10 @@ def ask(
     if answered.failures and answered.error is None:
         first = min(answered.failures, key=lambda failure: failure.probe_id)
         total = len(answered.failures) + len(answered.results)
-        again, cause = "the same command asks them again", first.message
+        cause, again = first.message, "the same command asks them again"
         if type(progress.bug).__name__ == first.failure:  # whose words alone may say little
-            again, cause = f"{again}, -v shows where it happens", f"{first.failure}: {first.message}."
-        if first.hint and all(failure.hint == first.hint for failure in answered.failures):
+            cause, again = f"{first.failure}: {first.message}.", f"{again}, -v shows where it happens"
+        elif {failure.hint for failure in answered.failures} == {first.hint} != {""}:
             again = first.hint
         answered.error = Incomplete(
             f"{len(answered.failures)} of {total} probes have no answer, {first.probe_id} first: {cause}",
@@ -366,12 +356,9 @@ def ask(
     return answered
 
 
-SHOWN_GROUPS = 3
-
-
 def seen(design: Design[Any]) -> str:
-    """The prompt and what is shown of an item, where a model is asked by one, and which items are not compared."""
-    prompt, settings, parts = design.prompt, design.settings, []
+    """The prompt and what is shown of an item, where a model is asked by one, and how many items are not compared."""
+    prompt, settings, parts = design.prompt, design.settings, list[str]()
     # a kind whose prompts say themselves what they show of an item has no use for --input
     shows_items = "input" not in settings.idle()
     asks = prompt is not None and not design.subject.ranks
@@ -384,27 +371,19 @@ def seen(design: Design[Any]) -> str:
         name = str(getattr(settings, "prompt", None) or prompt.id)
         if name.endswith(".toml"):  # which two prompts can be called
             name += f" {prompt.sha256[:8]}"
-        parts.append(f"prompt {name}" + (f", {_shown(settings, items.values())}" if shows_items else ""))
-    others = [item for item in items.values() if compares and design.attribute.side(item) is None]
+        parts.append(f"prompt {name}")
+        number = sum(bool(item.text.strip()) for item in items.values())
+        texts = f"{count(number, 'item')} {'has' if number == 1 else 'have'} text"
+        if shows_items and settings.input == "title":
+            parts[0] += ", titles only" + f" ({texts}: --input text shows it)" * bool(number)
+        elif shows_items:
+            some = f" ({texts}, of {len(items):,})" * (number < len(items))
+            parts[0] += f", titles and texts, {settings.words} words at most{some}"
+    others = sum(design.attribute.side(item) is None for item in items.values()) if compares else 0
     if others:
-        groups = Counter(" and ".join(item.groups.get(design.attribute.name, ())) for item in others)
-        named = [f"{group or 'of no known group'} {n:,}" for group, n in groups.most_common(SHOWN_GROUPS)]
-        named += ["…"] * (len(groups) > SHOWN_GROUPS)
         ranked = "ranked, but " * registry.lookup("audit", design.task).ranks
-        parts.append(
-            f"{len(others):,} of {count(len(items), 'item')} {ranked}not compared ({', '.join(named)})"
-        )
+        parts.append(f"{others:,} of {count(len(items), 'item')} {ranked}not compared")
     return "; ".join(parts)
-
-
-def _shown(settings: AuditSettings, items: Collection[Document]) -> str:
-    """What is shown of items."""
-    number = sum(bool(item.text.strip()) for item in items)
-    texts = f"{count(number, 'item')} {'has' if number == 1 else 'have'} text"
-    if settings.input == "title":
-        return "titles only" + f" ({texts}: --input text shows it)" * bool(number)
-    some = f" ({texts}, of {len(items):,})" * (number < len(items))
-    return f"titles and texts, {settings.words} words at most{some}"
 
 
 # The books of a run while it is worked on: its folder held, its manifest kept honest, its costs noted.
@@ -426,7 +405,7 @@ def session(
             for path in (*(folder.journals(earlier) if earlier else [folder.journal]), folder.path / BATCHES):
                 set_aside(path)
             earlier = None
-        journal = Journal(folder.journal, folder.path.name, str(identity["identity"]))
+        journal = _journal(folder.journal, folder, str(identity["identity"]))
         refuse_fewer(journal, earlier.journal_answers if earlier else 0)
         tell = clock()
         invocation = {"command": secrets.written(sys.argv), "started": tell(), "ended": None}
@@ -436,13 +415,11 @@ def session(
             "settings": dict(identity),
             "versions": versions(),
             "journal_answers": len(journal),
-            "journal_lines_skipped": journal.skipped,
             "invocations": [*folder.invocations(), invocation],
             **facts,
         }
         if "stages" in facts:
             manifest["stage_answers"] = dict(earlier.stage_answers) if earlier else {}
-            manifest["stage_lines_skipped"] = {}
         folder.write_json("manifest.json", manifest)
         try:
             try:
@@ -480,20 +457,16 @@ def refuse_fewer(journal: Journal, given: int) -> None:
 
 def charge(manifest: dict[str, Any], progress: Progress) -> None:
     """Notes what an invocation asked, however it ended; `cost` is the whole run's, None where no prices were known."""
+    counts = (
+        "answered", "calls", "replayed", "cached", "retries", "prompt_tokens", "completion_tokens", "cost",
+    )  # fmt: skip
     facts: dict[str, Any] = {
-        "answered": progress.answered,
-        "calls": progress.calls,
-        "replayed": progress.replayed,
-        "cached": progress.cached,
-        "retries": progress.retries,
-        "prompt_tokens": progress.prompt_tokens,
-        "completion_tokens": progress.completion_tokens,
-        "cost": progress.cost,
+        **{name: getattr(progress, name) for name in counts},
         "models_reported": sorted(progress.models),
         "fingerprints_reported": sorted(progress.fingerprints),
     }
     manifest["invocations"][-1] |= facts
-    costs = [cost for one in manifest["invocations"] if (cost := one.get("cost")) is not None]
+    costs = [cost for each in manifest["invocations"] if (cost := each.get("cost")) is not None]
     manifest |= {**facts, "cost": fsum(costs) if costs else None}
 
 
@@ -514,6 +487,8 @@ def inputs_of(run: RunDir, design: Design[Any], identity: Mapping[str, Any], fac
     data, offered, settings = design.dataset, registry.offered(), design.settings.written()
     code = [f"{part.__module__}.{part.__qualname__}" for part in (type(design), type(kind_of(design.task)))]
     packages = sorted({name.partition(".")[0] for name in ("llmfair", *code, *offered)})
+    # of documents looked up where they are stored the sum of the lists has the record of their fetch
+    listed = not isinstance(data.documents, ManyDocuments)
     inputs = {
         "run": run.path.name,
         "identity": identity,
@@ -522,21 +497,14 @@ def inputs_of(run: RunDir, design: Design[Any], identity: Mapping[str, Any], fac
         "measures": [str(measure) for measure in design.measures],
         "attributes": data.attributes,
         "stand-ins": [(name, document.groups) for name, document in data.stand_ins.items()],
+        "judgements": (data.qrels, data.relevant_counts) if listed else (),
         "code": (code, offered, versions(), [*map(_newest, packages)]),
     }
-    listed = not isinstance(
-        data.documents, ManyDocuments
-    )  # else the sum of the lists has the record of their fetch
-    if listed:
-        inputs["judgements"] = (data.qrels, data.relevant_counts)
-    digest = hashlib.sha256(fingerprint(inputs, _content).encode())
+    content = fingerprint(inputs, lambda value: dict(value) if isinstance(value, Mapping) else str(value))
+    digest = hashlib.sha256(content.encode())
     for document in data.documents.values() if listed else ():
         digest.update(repr(document).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
-
-
-def _content(value: object) -> object:
-    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _newest(package: str) -> int | None:
@@ -552,25 +520,16 @@ def _newest(package: str) -> int | None:
     return max((path.stat().st_mtime_ns for path in paths if path.suffix in SOURCES), default=None)
 
 
-def unchanged(run: RunDir, inputs: str) -> bool:
-    """Whether the folder is as a command with these inputs left it, complete."""
+def unchanged(begun: Begun, inputs: str) -> bool:
+    """Whether the folder is as a command with these inputs left it, complete; or merely complete, of one that stops."""
+    run = begun.folder
     try:
-        made = run.read_manifest().made if inputs and run.manifest.is_file() else {}
-        return bool(made) and made == {"inputs": inputs, "files": _files(run)}
+        manifest = run.read_manifest()
+        if begun.design.stops and manifest.status == "complete":
+            return fingerprint(manifest.settings) == fingerprint(begun.identity)
+        return bool(inputs) and manifest.made == {"inputs": inputs, "files": _files(run)}
     except (OSError, LlmfairError):  # a damaged manifest is made anew
         return False
-
-
-def is_complete(run: RunDir, identity: Mapping[str, Any]) -> bool:
-    """Whether a run of this identity is there with all its answers, and results that can be read as they stand."""
-    if not run.manifest.is_file():
-        return False
-    manifest = run.read_manifest()
-    return (
-        manifest.status == "complete"
-        and fingerprint(manifest.settings) == fingerprint(identity)
-        and run.read_results().get("schema") == SCHEMA
-    )
 
 
 def note_made(run: RunDir, inputs: str) -> None:
@@ -616,34 +575,19 @@ class Spending:
             begun.append(progress)
             return watch(folder, planned, progress, limit)
 
-        left, before = self._left(settings, subject), self.told(settings)
-        try:
-            yield left, noting
-        except Incomplete as error:
-            error.message += before
-            raise
-        finally:
-            self.calls += sum(progress.calls for progress in begun)
-            self.cost += fsum(progress.cost or 0.0 for progress in begun)
-
-    def _left(self, settings: S, subject: Subject) -> S:
         calls, cost = settings.max_calls, settings.max_cost
         if not subject.ranks:  # which asks nothing
             if calls is not None and self.calls >= calls:
                 raise Incomplete(f"the budget of {calls} calls is spent.", GO_ON)
             if cost is not None and 0 < cost <= self.cost:
                 raise Incomplete(f"the budget of {cost:g} is spent.", GO_ON)
-        return replace(
+        left = replace(
             settings,
             max_calls=None if calls is None else max(0, calls - self.calls),
             max_cost=None if cost is None else max(0.0, cost - self.cost),
         )
-
-    def told(self, settings: AuditSettings) -> str:
-        """What earlier runs of the command took of its budget, in a sentence; "" where they took nothing."""
-        text = ""
-        if settings.max_calls is not None and self.calls:
-            text += f" Of the command's {settings.max_calls} calls {self.calls} were used before."
-        if settings.max_cost is not None and self.cost:
-            text += f" Of the command's budget of {settings.max_cost:g}, {self.cost:.4g} was spent before."
-        return text
+        try:
+            yield left, noting
+        finally:
+            self.calls += sum(progress.calls for progress in begun)
+            self.cost += fsum(progress.cost or 0.0 for progress in begun)
