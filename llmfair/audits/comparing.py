@@ -90,11 +90,6 @@ class ComparedRun:
                     answers.setdefault(row["key"], (row["text"], row["finish"], row.get("logprobs")))
         return answers
 
-    @property
-    def concluded(self) -> set[str]:
-        """The measures that something is concluded of."""
-        return {finding.measure for finding in self.results.findings.values()}
-
     def figure(self, measure: str, key: Key) -> Figure:
         """The figure of all queries, as the run's own table has it; one without a value where it has none."""
         figure: Figure | None = self.results.by_key().get((measure, key))
@@ -119,19 +114,19 @@ def check_paired(chosen: Sequence[Measure] | None, paired: Collection[Measure], 
 
 def row_of(other: ComparedRun, key: Key, measure: Measure, headlines: Collection[Measure]) -> ChangeRow:
     """The row of a measure, without any figure."""
-    name, scale, better = str(measure), measure.definition.scale, measure.definition.better
-    stratum, headline = stratum_of(name, key.stratum), measure in headlines
-    return ChangeRow(other.name, key.condition, stratum, name, scale, better, headline, None, None)
+    name, of = str(measure), measure.definition
+    stratum = stratum_of(name, key.stratum)
+    return ChangeRow(
+        other.name, key.condition, stratum, name, of.scale, of.better, measure in headlines, None, None
+    )
 
 
 def with_figures(row: ChangeRow, before: Figure | Estimate, after: Figure | Estimate) -> ChangeRow:
     """The row with both runs' own figures, of those that speak of the sides with their intervals."""
-    row = replace(row, base=before.value, other=after.value)
-    if row.better != "parity":
-        return row
-    return replace(
-        row, base_low=before.low, base_high=before.high, other_low=after.low, other_high=after.high
-    )
+    limits = {
+        "base_low": before.low, "base_high": before.high, "other_low": after.low, "other_high": after.high,
+    }  # fmt: skip
+    return replace(row, base=before.value, other=after.value, **(limits if row.better == "parity" else {}))
 
 
 def changed(row: ChangeRow, change: Change) -> ChangeRow:
@@ -185,7 +180,8 @@ def changes_by_query(
             f"llmfair runs show {base.run.path} names its own",
         )
     both = {name for name, key in base.values.keys() & other.values.keys() if key in keys}
-    both |= {measure for run in (base, other) for measure in run.concluded} & {*other.results.measures}
+    findings = (finding for run in (base, other) for finding in run.results.findings.values())
+    both |= {finding.measure for finding in findings} & {*other.results.measures}
     listed = ",".join(name for name in base.results.measures if name in both)
     paired = parse_measures(listed) if listed else ()
     check_paired(chosen, paired)
@@ -196,10 +192,9 @@ def changes_by_query(
     level, seed = base.results.level, base.results.design.seed
     shown = [name for name in base.results.shown if name in other.results.shown]
     for measure in measures:
-        name = as_shown(str(measure), shown)
+        name, on_log_scale = as_shown(str(measure), shown), measure.definition.scale == "log"
         for key in keys:
-            of, on_log_scale = (str(measure), key), measure.definition.scale == "log"
-            before, after = base.values.get(of, {}), other.values.get(of, {})
+            before, after = (run.values.get((str(measure), key), {}) for run in (base, other))
             queries = [
                 query
                 for query in sorted(before.keys() & after.keys())
@@ -229,6 +224,7 @@ def changes_by_query(
 
 SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"
 REFUSED = {
+    "task": ("are runs of different tasks", "name runs of one kind"),
     "attribute": ("audit different attributes", SAME_LISTS),
     "lists_sha256": ("asked about different lists", SAME_LISTS),
 }
@@ -250,23 +246,27 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
     for other in others:
         _check(base, other, kind)
     chosen = parse_measures(measures, kind.measure.reads) if measures else None
-    within = base.results.band if margin is None else _margin(margin)
-    rows = [
-        _comparable(row, base, other, kind)
-        for other in others
-        for row in kind.measure.changes(base, other, chosen)
-    ]
+    try:
+        within = base.results.band if margin is None else band_of(margin)
+    except ValueError:
+        hint = "it takes quotients of odds from 0.01 to 1, then from 1 to 100, as in 0.8..1.25"
+        raise UsageError(f"--margin '{margin}' is no margin.", hint) from None
+    rows = list[ChangeRow]()
+    for other in others:
+        for row in kind.measure.changes(base, other, chosen):
+            # without interval and test where the two runs give no two figures that could differ or be compared
+            reason = _incomparable(row, base, other, kind)
+            bare = replace(row, low=None, high=None, p=None, reason=reason, reason_of=())
+            rows.append(bare if reason else row)
     family = [place for place, row in enumerate(rows) if row.headline]
     adjusted = holm([rows[place].p for place in family])
     for place, p in zip(family, adjusted, strict=True):
         rows[place] = replace(rows[place], p_adjusted=p)
+    shared = ("task", "dataset", "attribute", "words", "level", "band")
     compared = Comparison(
         schema=SCHEMA,
         status="complete",
-        **{
-            key: getattr(base.results, key)
-            for key in ("task", "dataset", "attribute", "words", "level", "band")
-        },
+        **{name: getattr(base.results, name) for name in shared},
         margin=within,
         seed=base.results.design.seed,
         queries=base.results.design.queries,
@@ -277,14 +277,6 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
     return replace(compared, verdict=gravest(compared))
 
 
-def _margin(text: str) -> tuple[float, float]:
-    try:
-        return band_of(text)
-    except ValueError:
-        hint = "it takes quotients of odds from 0.01 to 1, then from 1 to 100, as in 0.8..1.25"
-        raise UsageError(f"--margin '{text}' is no margin.", hint) from None
-
-
 def _opened(run: RunDir) -> ComparedRun:
     """A run with its results. Raises UsageError for an incomplete one: what it lacks is not missing by chance."""
     manifest, audits = run.read_manifest(), {kind.name: kind for kind in kinds()}
@@ -292,54 +284,45 @@ def _opened(run: RunDir) -> ComparedRun:
     if results.task not in audits:
         raise UsageError(f"{run.path} is a run of {results.task}.", f"{' and '.join(audits)} runs compare")
     if results.status != "complete":
-        raise UsageError(
-            f"{run.path} is incomplete.", f"{continuing(run) or 'the call that began it'}    completes it"
-        )
+        hint = f"{continuing(run) or 'the call that began it'}    completes it"
+        raise UsageError(f"{run.path} is incomplete.", hint)
     return ComparedRun("", run, manifest, results, audits[results.task].measure.aside)
 
 
 def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
     """Called by their labels or models where these differ, else by both, by strategy, or by their folders."""
-    models = [run.results.short_name for run in runs]
-    labelled = [run.results.named_model for run in runs]
-    strategies = [getattr(run.results.design, "strategy", None) for run in runs]
-    asked = [" ".join(filter(None, each)) for each in zip(models, strategies, strict=True)]
-    folders = [run.run.path.resolve().name for run in runs]
-    paths = [str(run.run.path) for run in runs]
-    names = next((names for names in (models, labelled, asked, folders) if len({*names}) == len(runs)), paths)
+    called = [
+        (of.short_name, of.named_model, f"{of.short_name} {getattr(of.design, 'strategy', '')}",
+         run.run.path.resolve().name, str(run.run.path))
+        for run in runs for of in [run.results]
+    ]  # fmt: skip
+    names = next(names for names in zip(*called, strict=True) if len({*names}) == len(runs))
     return [dataclasses.replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 
 def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
     """Raises UsageError for runs that did not ask the same, saying what differs."""
-    refused = {
-        "task": ("are runs of different tasks", "name runs of one kind"),
-        **REFUSED,
-        **kind.measure.agree,
-    }
-    for key, (differ, hint) in refused.items():
-        if base.setting(key) != other.setting(key):
-            settings = "; ".join(_told(key, run) for run in (base, other))
+    for name, (differ, hint) in {**REFUSED, **kind.measure.agree}.items():
+        if base.setting(name) != other.setting(name):
+            settings = "; ".join(_setting_text(name, run) for run in (base, other))
             raise UsageError(f"{base.name} and {other.name} {differ} ({settings}).", hint)
 
 
-def _comparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kind) -> ChangeRow:
-    """The row, without interval and test where the two runs give no two figures that could differ or be compared."""
-    reason = ""
+def _incomparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kind) -> str | None:
+    """Why the two figures of a row could not differ, or say nothing beside each other; None where they do."""
     if _same_answers(base, other):
-        reason = SAME_ANSWERS
-    elif bounding := parse_measure(row.measure).definition.reach:
-        prompted = all(run.manifest.prompt is not None for run in (base, other))
-        first, second = (plain(run.results.reach.get(bounding[0], Reach())) for run in (base, other))
-        alike = first.keys() == second.keys() and all(
-            isclose(first[end], second[end], rel_tol=ALIKE) for end in first
-        )
-        if not alike:  # distances from parity would tell of the windows, not of the rankers alone
-            reason = OTHER_REACH
-        # how far a preference moves the exposures hangs on the way in which a model is asked
-        elif prompted and any(base.setting(name) != other.setting(name) for name in kind.measure.asked_by):
-            reason = OTHER_DESIGN
-    return replace(row, low=None, high=None, p=None, reason=reason, reason_of=()) if reason else row
+        return SAME_ANSWERS
+    if not (bounding := parse_measure(row.measure).definition.reach):
+        return None
+    first, second = (plain(run.results.reach.get(bounding[0], Reach())) for run in (base, other))
+    if first.keys() != second.keys() or not all(
+        isclose(first[end], second[end], rel_tol=ALIKE) for end in first
+    ):
+        return OTHER_REACH  # distances from parity would tell of the windows, not of the rankers alone
+    # how far a preference moves the exposures hangs on the way in which a model is asked
+    prompted = all(run.manifest.prompt is not None for run in (base, other))
+    same = all(base.setting(name) == other.setting(name) for name in kind.measure.asked_by)
+    return OTHER_DESIGN if prompted and not same else None
 
 
 def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
@@ -350,15 +333,15 @@ def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
     return bool(fewer) and all(more.get(key) == answer for key, answer in fewer.items())
 
 
-def _told(key: str, run: ComparedRun) -> str:
+def _setting_text(name: str, run: ComparedRun) -> str:
     """One of these settings in words."""
-    value = run.setting(key)
-    if key == "attribute" and isinstance(value, dict):
+    value = run.setting(name)
+    if name == "attribute" and isinstance(value, dict):
         of = asked_of_lists(run.run, run.settings).attribute
         return f"{of.name}, {'+'.join(of.protected)} against {'+'.join(of.unprotected)}"
-    if key == "lists_sha256":
+    if name == "lists_sha256":
         return f"{run.results.dataset}, {run.results.design.queries} queries, {str(value)[:6]}"
-    return setting_text(key, value)
+    return setting_text(name, value)
 
 
 def unlike(key: str, before: Any, after: Any) -> tuple[str, str]:
@@ -373,8 +356,14 @@ def unlike(key: str, before: Any, after: Any) -> tuple[str, str]:
 
 def _described(run: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun:
     """A run, with the settings in which it differs from the base."""
-    alike = {*REFUSED, *kind.measure.agree, "task", "identity", "queries"}
-    alike |= {*base.manifest.unused, *run.manifest.unused}
+    alike = {
+        *REFUSED,
+        *kind.measure.agree,
+        "identity",
+        "queries",
+        *base.manifest.unused,
+        *run.manifest.unused,
+    }
     # what is left as it is names no run
     usual = {item.name: default_of(item) for item in dataclasses.fields(kind.settings)}
     before, after = (
@@ -401,10 +390,11 @@ def _described(run: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun
 
 def failed_of(compared: Comparison, fail_on: Collection[str]) -> RequirementFailed | None:
     """What ends a command whose runs have a verdict of these statuses."""
-    refusals = [refused(verdict, fail_on) for _, verdict in kind_of(compared.task).words.compared(compared)]
-    if compared.verdict is None or not any(refusals):
+    verdicts = (verdict for _, verdict in kind_of(compared.task).words.compared(compared))
+    refusals = [*filter(None, (refused(verdict, fail_on) for verdict in verdicts))]
+    if compared.verdict is None or not refusals:
         return None
-    return RequirementFailed("; ".join(filter(None, refusals)), compared.verdict.next)
+    return RequirementFailed("; ".join(refusals), compared.verdict.next)
 
 
 def gravest(compared: Comparison) -> RunVerdict | None:
