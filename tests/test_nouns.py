@@ -25,14 +25,6 @@ def test_answers_come_back_in_order_and_the_result_is_returned() -> None:
     assert drive(steps(), upper) == ["A", "B", "AB"]
 
 
-def test_a_program_that_asks_nothing_returns_its_result() -> None:
-    def steps() -> Steps[int]:
-        return 7
-        yield []
-
-    assert drive(steps(), upper) == 7
-
-
 @pytest.mark.parametrize("raised", [KeyError, StopIteration, KeyboardInterrupt])
 def test_what_answering_raises_ends_the_program(raised: type[BaseException]) -> None:
     asked, closed = list[str](), list[bool]()

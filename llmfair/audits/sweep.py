@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from llmfair.audits.runs.run import Spending, Watch, Written, perform
 from llmfair.audits.study import Study, verdict_of_all
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.io.files import SCHEMA, json_text
+from llmfair.io.files import SCHEMA, json_text, make_folder
 from llmfair.results import Results, StudyResults, UnfinishedSetting
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings import AuditSettings, StudySettings
@@ -25,13 +24,12 @@ from llmfair.settings import AuditSettings, StudySettings
 
 @dataclass(frozen=True, slots=True)
 class SettingRun:
-    """One setting's run: its folder once begun, what it wrote if it has results, what broke it off, calls it made."""
+    """One setting's run: its folder once begun, what it wrote if it has results, and what broke it off."""
 
     setting: str
     folder: Path | None
     written: Written | None
     error: LlmfairError | None
-    calls: int
 
     @property
     def results(self) -> Results | None:
@@ -45,8 +43,14 @@ def sweep(
 
     Raises UsageError for wrong input, RunConflict when the output is the folder of a run.
     """
-    if settings.output is not None:
-        _make_folder(settings.output)
+    if settings.output is not None:  # before anything is spent
+        RunDir(settings.output).refuse_run()
+        try:
+            make_folder(settings.output)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {settings.output}: {error.strerror}.", "choose another --output"
+            ) from None
     subject, spending = _subject(settings), Spending()
     for place, (name, asked) in enumerate(study.audits(settings, subject).items()):
         tried = _try(kind, name, asked, subject, watch_of(name), spending)
@@ -84,18 +88,6 @@ def told(
     return results, max(errors, key=lambda error: error.exit_code, default=None)
 
 
-def _make_folder(folder: Path) -> None:
-    """The folder of `--output`, before anything is spent. Raises RunConflict for a run's folder, UsageError."""
-    RunDir(folder).refuse_run()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        problem = None if os.access(folder, os.W_OK) else "permission denied"
-    except OSError as error:
-        problem = error.strerror
-    if problem is not None:
-        raise UsageError(f"cannot write {folder}: {problem}.", "choose another --output")
-
-
 def _subject(settings: StudySettings) -> Subject:
     """The model of a study. Raises UsageError for several."""
     if len(settings.model) != 1:
@@ -116,7 +108,7 @@ def _try(
         begun.append(folder)
         return watch(folder, planned, progress, limit)
 
-    error, written, before = None, None, spending.calls
+    error, written = None, None
     try:
         with spending.run(asked, subject, seeing) as (left, noting):
             written = perform(kind.design(left, subject), noting)
@@ -125,7 +117,7 @@ def _try(
     except LlmfairError as failure:
         error = failure
     folder = begun[0] if begun and begun[0].is_dir() else None  # none is left of a run without any answer
-    return SettingRun(name, folder, written, error, spending.calls - before)
+    return SettingRun(name, folder, written, error)
 
 
 def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> StudyResults:

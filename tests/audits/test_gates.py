@@ -38,24 +38,12 @@ def reasons(gate: str, *rows: Row, interval: bool = False, **more: Any) -> list[
     return [entry.reason for entry in found]
 
 
-def test_a_name_means_what_the_table_shows_under_it() -> None:
-    plain, controlled = row(1.3), row(1.0, measure="ExpRatio(control=order)")
-    gate = "ExpRatio:female=0.9..1.1"
-    assert reasons(gate, plain, controlled, shown=["ExpRatio(control=order)"]) == [None]
-    assert reasons(gate, plain, controlled, shown=["P@20"]) != [None]
-    assert reasons(gate, plain, controlled, shown=["ExpRatio(control=order)", "ExpRatio"]) != [None]
-
-
 @pytest.mark.parametrize(
     ("text", "measure", "condition", "low", "high"),
     [
-        ("ExpRatio=0.8..1.25", "ExpRatio", None, 0.8, 1.25),
-        ("ExpRatio:female=0.9..1.1", "ExpRatio", "female", 0.9, 1.1),
-        ("P@20>=0.5", "P@20", None, 0.5, None),
         ("P@20:initial<=.5", "P@20", "initial", None, 0.5),
         ("exprATIO(agg=geometric)@10:male=0.5..2", "ExpRatio(agg=geometric)@10", "male", 0.5, 2.0),
         ("ExpRatio(agg=geometric)>=1e-1", "ExpRatio(agg=geometric)", None, 0.1, None),
-        ("ExpRatio( agg = ratio-of-means ) = 1..1", "ExpRatio", None, 1.0, 1.0),
         (" Tau : female = -0.1 .. 0.1 ", "Tau", "female", -0.1, 0.1),
         ("AWRF(target='./a:b>=(1).json')@20:female>=0.7", "AWRF(target='./a:b>=(1).json')@20", "female", 0.7, None),
     ],
@@ -76,29 +64,19 @@ def test_a_gate_speaks_of_the_rows_that_have_its_keys() -> None:
     assert reasons("AdjustedOdds>=0.8", *rows, **of_pairs) == [below, None]
     for gate in ("AdjustedOdds:relevant>=0.8", "AdjustedOdds(stratum=relevant)>=0.8"):
         assert reasons(gate, *rows, **of_pairs) == [below]
-    assert reasons("AdjustedOdds(stratum=relevant, contrast='female:male')>=0.8", *rows, **of_pairs) == [
-        below
-    ]
     missing = reasons("AdjustedOdds(contrast='old:young'):relevant>=0.8", *rows, **of_pairs)
     assert missing == ["AdjustedOdds (relevant pairs) is undefined: not measured"]
     with pytest.raises(UsageError, match=r"no stratum 'relevnt'\. Did you mean 'relevant'\?"):
         parse_gate("AdjustedOdds(stratum=relevnt)>=0.8")
 
 
-BOUNDLESS = ("ExpRatio", "", "ExpRatio(agg=geometric)", "ExpRatio<1")
-ODD_BOUNDS = (
-    *("ExpRatio=0.8", "ExpRatio=", "ExpRatio=0.8..", "ExpRatio=a..1", "ExpRatio>=nan", "ExpRatio<=inf"),
-    *("ExpRatio=1.2..0.8", "ExpRatio>=0.8..1"),
+@pytest.mark.parametrize(
+    "text",
+    ["", "ExpRatio(agg=geometric)", "ExpRatio<1", "ExpRatio=0.8", "ExpRatio>=nan", "ExpRatio=1.2..0.8"],
 )
-
-
-@pytest.mark.parametrize("text", [*BOUNDLESS, *ODD_BOUNDS])
 def test_what_is_malformed_is_named(text: str) -> None:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=r"has no bound|is no such bound"):
         parse_gate(text)
-    message = "has no bound" if text in BOUNDLESS else "is no such bound"
-    assert f"--require '{text}'" in caught.value.message and message in caught.value.message
-    assert "ExpRatio:female=0.9..1.1" in caught.value.hint
 
 
 def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
@@ -106,15 +84,11 @@ def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
         parse_gate("ExpRato=0.8..1.25", Judged)
     with pytest.raises(UsageError, match=r"no condition 'femal'. Did you mean 'female'"):
         read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "initial"], Judged)
-    with pytest.raises(UsageError, match="no condition ''"):
-        read_gates(["ExpRatio:=0.8..1.25"], ["neutral"], Judged)
-    gates = read_gates(["P@5>=0", "P@5:initial>=0"], ["initial"], Judged)
-    assert [gate.condition for gate in gates] == [None, "initial"]
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_gate_or_a_usage_error(text: str) -> None:
-    for written in (text, f"ExpRatio{text}", f"ExpRatio={text}"):
+    for written in (text, f"ExpRatio={text}"):
         try:
             gate = parse_gate(written)
         except UsageError:
@@ -122,14 +96,10 @@ def test_any_text_is_a_gate_or_a_usage_error(text: str) -> None:
         assert gate.low is not None or gate.high is not None
 
 
-@given(st.floats(-5, 5), st.floats(-5, 5), st.floats(-5, 5))
-def test_a_point_is_inside_when_it_is_neither_below_nor_above(a: float, b: float, value: float) -> None:
-    low, high = sorted((a, b))
-    above, below = (
-        not reasons(f"P@20:female{bound}", row(value, measure="P@20"))[0]
-        for bound in (f">={low}", f"<={high}")
-    )
-    assert (not reasons(f"P@20:female={low}..{high}", row(value, measure="P@20"))[0]) == (above and below)
+def test_a_name_means_what_the_table_shows_under_it() -> None:
+    rows = row(1.3), row(1.0, measure="ExpRatio(control=order)")
+    assert reasons("ExpRatio:female=0.9..1.1", *rows, shown=["ExpRatio(control=order)"]) == [None]
+    assert reasons("ExpRatio:female=0.9..1.1", *rows, shown=["P@20"]) != [None]
 
 
 def test_every_prompt_must_hold_unless_one_is_named() -> None:
@@ -157,12 +127,9 @@ ON_LISTS = {"keys": [Key("neutral")], "where": "on these lists"}
     ("gate", "rows", "more", "said"),
     [
         ("ExpRatio:female=1.1..1.2", [row(1.1)], {}, None),  # bounds belong to the gate
-        ("ExpRatio:female=1.0..1.1", [row(1.1)], {}, None),
-        ("ExpRatio:female=0.96..1.1", [row(1.0)], {}, None),
         ("ExpRatio:female=0.9..1.1", [row(1.0)], WHOLE, None),
         ("ExpRatio:female=0.96..1.1", [row(1.0)], WHOLE, "[0.950, 1.050] reaches outside 0.96..1.1"),
         ("ExpRatio:female=1.06..1.1", [row(1.0)], WHOLE, "[0.950, 1.050] lies outside 1.06..1.1"),
-        ("ExpRatio:female>=1.06", [row(1.0)], WHOLE, "[0.950, 1.050] lies below 1.06"),
         ("ExpRatio:female>=1", [row(1.0)], WHOLE, "[0.950, 1.050] reaches below 1"),
         ("ExpRatio:female<=1", [row(1.0)], WHOLE, "[0.950, 1.050] reaches above 1"),
         ("ExpRatio:female=0.9..1.1", [row(1.0, **FEW)], {}, None),
@@ -170,9 +137,7 @@ ON_LISTS = {"keys": [Key("neutral")], "where": "on these lists"}
         ("ExpRatio:female>=1", [row(None, reason="no_protected")], {}, "is undefined: no protected"),
         ("ExpRatio:female>=1", [row(1.0)], NOT_RANDOM, "cannot be assessed: the initial ranking is not random"),
         ("P@20:female>=1", [row(1.0, measure="P@20")], NOT_RANDOM, None),
-        ("ExpRatio:female>=1", [row(1.0, conclusion="inconclusive")], {}, None),
         ("ExpRatio:female>=1", [], {}, "is undefined: not measured"),
-        ("RBO>=0.9", [row(0.95, measure="RBO")], {}, None),  # it compares with neutral
         ("RBO:neutral>=0.9", [row(0.95, measure="RBO")], {}, "RBO (neutral prompt) is undefined: not measured"),
         ("ExpRatio=0.1..9", [row(1.0, "neutral")], ON_LISTS, "no ranker could fail ExpRatio=0.1..9 on these lists"),
     ],
@@ -186,23 +151,20 @@ def test_why_a_figure_does_not_hold(
 
 def test_a_measure_of_groups_has_an_entry_for_each() -> None:
     sides = [
-        row(value, measure="Exposure", group=side)
-        for side, value in (("protected", 0.3), ("unprotected", 0.4))
+        row(0.3, measure="Exposure", group="protected"),
+        row(0.4, measure="Exposure", group="unprotected"),
     ]
-    found = check_gates([parse_gate("Exposure:female>=0.35")], results(*sides), False)
-    assert [(entry.group, entry.holds) for entry in found] == [("protected", False), ("unprotected", True)]
-    assert found[0].reason == "Exposure protected (female prompt) 0.300 is below 0.35"
+    below = "Exposure protected (female prompt) 0.300 is below 0.35"
+    assert reasons("Exposure:female>=0.35", *sides) == [below, None]
 
 
 @pytest.mark.parametrize(
     ("gate", "said"),
     [
         ("ExpRatio=0.8..1.25", "no ranker could fail ExpRatio=0.8..1.25 at window 5, step 1"),
-        ("ExpRatio:female>=0.889", "no ranker could fail ExpRatio:female>=0.889 at window 5, step 1"),
         ("ExcessRatio<=1.125", "no ranker could fail ExcessRatio<=1.125 at window 5, step 1"),
         ("ExpRatio(agg=geometric)=0.5..2", "no ranker could fail ExpRatio(agg=geometric)=0.5..2 at window 5, step 1"),
         ("ExpRatio=0.89..1.25", None),
-        ("ExpRatio=0.8..1.12", None),
         ("ExpRatio@10=0.8..1.25", None),  # heads reach further than whole lists
         ("ExpRatio(stratum=relevant)=0.8..1.25", None),
         ("P@20=0..2", None),
@@ -214,15 +176,6 @@ def test_a_gate_that_nothing_could_fail_never_holds(gate: str, said: str | None)
     assert set(reasons(gate, *rows)) == {said}
     for unknown in ({}, {"ExpRatio": Reach(indifferent=0.7)}):
         assert set(reasons(gate, *rows, reach=unknown)) == {None}
-
-
-def test_a_condition_is_left_aside_for_its_kind_not_for_its_name() -> None:
-    rows = row(1.0, "treated"), row(0.9, "repeat")
-    keys = [Key("treated"), Key("repeat")]
-    assert reasons("ExpRatio>=0.95", *rows, keys=keys) == [None]
-    assert reasons("ExpRatio>=0.95", *rows, keys=keys, aside=(), titles={})[1] == (
-        "ExpRatio (repeat prompt) 0.900 is below 0.95"
-    )
 
 
 def test_what_does_not_hold_fails_in_one_sentence() -> None:

@@ -109,7 +109,7 @@ def answers_by_quoting(came: dict[str, Any]) -> tuple[int, dict[str, str], Any]:
 
 FAULTS: dict[str, Answer] = {
     "answers": answers_by_quoting,
-    **{f"{status}": partial(refuses_by_quoting, status) for status in (400, 401, 403, 404, 429, 500)},
+    **{f"{status}": partial(refuses_by_quoting, status) for status in (400, 401, 429, 500)},
 }
 
 
@@ -151,7 +151,12 @@ def asks(task: str, *more: str | Path) -> Outcome:
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(one, marks=() if one in ("answers", "500") else pytest.mark.whole) for one in FAULTS],
+    [
+        "answers",
+        "500",
+        pytest.param("400", marks=pytest.mark.whole),
+        pytest.param("429", marks=pytest.mark.whole),
+    ],
 )
 def test_a_server_that_repeats_all_it_was_sent_is_not_repeated(fault: str) -> None:
     with echo(FAULTS[fault]) as server:
@@ -181,23 +186,16 @@ def test_what_is_refused_is_not_repeated() -> None:
         ("--base-url", f"http://user:{MARK}-url@127.0.0.1:1/v1"),
         ("--base-url", f"http://127.0.0.1:1/v1?api_key={MARK}-query"),
         ("--extra", f"api_key={MARK}-not-json"),
-        ("--backend-arg", f"token={MARK}-argument"),
         ("--template-arg", f"password={MARK}-argument", "--extra", "x"),
         ("--extra", f'api_key="{MARK}-two"', "--nonsense"),
-        ("--extra", f'{{"api_key":"{MARK}-json"}}'),
-        ("--extra", f"api_key:{MARK}-colon"),
         ("--extra", f"={MARK}-alone"),
         ("--extra", f'headers={{"api_key":"{MARK}-broken"'),
         ("--backend-arg", f"{MARK}-argument"),
         ("-d", f"https://user:{MARK}-url@host/lists?token={MARK}"),
     ]
-    nowhere(*[llmfair("listwise", "-m", "openai:any", *more, "-v", "--json") for more in flags])
-
-
-def test_a_copy_whose_address_lacks_its_beginning() -> None:
-    found = llmfair("datasets", "fetch", "trec-fair/2021", "--topics", f"user:{MARK}-p@ss@host/f", "-v")
-    assert "***@host/f: there is no such file." in found.err
-    nowhere(found)
+    topics = llmfair("datasets", "fetch", "trec-fair/2021", "--topics", f"user:{MARK}-p@ss@host/f", "-v")
+    assert "***@host/f: there is no such file." in topics.err
+    nowhere(topics, *[llmfair("listwise", "-m", "openai:any", *more, "-v", "--json") for more in flags])
 
 
 def test_a_password_of_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,9 +211,8 @@ def test_a_password_of_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f'api_key = "{MARK}"', f'[listwise]\nopenai-token = "{MARK}"', f'extra = ["api_key={MARK}"]',
-        f'base_url = "http://user:{MARK}-url@host/v1"', f'extra = [\'api_key="{MARK}-quoted"\']',
-        f'base_url = 3\nextra = "api_key={MARK}"', f'api_key = "{MARK}', f'extra = {{api_key = "{MARK}-table"}}',
+        f'[listwise]\nopenai-token = "{MARK}"', f'base_url = "http://user:{MARK}-url@host/v1"',
+        f'extra = [\'api_key="{MARK}-quoted"\']', f'base_url = 3\nextra = "api_key={MARK}"', f'api_key = "{MARK}',
     ],
 )  # fmt: skip
 def test_llmfair_toml(text: str) -> None:
@@ -269,8 +266,7 @@ def test_another_key_asks_nothing_anew() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("task", ["pairwise", "rag", "refine"])
-@pytest.mark.parametrize("fault", ["answers", "500"])
+@pytest.mark.parametrize(("task", "fault"), [("pairwise", "500"), ("rag", "answers"), ("refine", "answers")])
 def test_the_other_audits(task: str, fault: str) -> None:
     with echo(FAULTS[fault]) as server:
         found = asks(task, "-m", "openai:any", "--base-url", server.url, *EXTRA)
@@ -279,7 +275,7 @@ def test_the_other_audits(task: str, fault: str) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("fault", ["answers", "400", "401", "500"])
+@pytest.mark.parametrize("fault", ["answers", "401"])
 def test_rerank_endpoints(fault: str) -> None:
     with echo(FAULTS[fault]) as server:
         found = asks("listwise", "-m", "rerank:any", "--base-url", server.url, *EXTRA)

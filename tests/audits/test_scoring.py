@@ -1,18 +1,34 @@
-"""`llmfair score`: what it prints and writes, one sentence for what is malformed, and scores that tie."""
+"""Measures of runs that exist: by hand, against the audits that wrote the runs, and as `llmfair score` tells them."""
 
 from __future__ import annotations
 
 import csv
 import gzip
+import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from llmfair.audits.design import versions
-from tests.cli.command import Outcome, Snapshot, kept, llmfair, ran, transcript
+from llmfair.audits.listwise import LISTWISE
+from llmfair.audits.listwise.results import ListwiseFinding
+from llmfair.audits.listwise.score import in_reach
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.scoring import DocumentCounts, ScoreOutcome, score
+from llmfair.audits.subject import Subject
+from llmfair.errors import RunConflict, UsageError
+from llmfair.io.files import plain
+from llmfair.nouns import Conclusion
+from llmfair.results import Reach
+from llmfair.settings import ScoreSettings
+from tests.cli.command import Outcome, Snapshot, kept, llmfair, ran, table, transcript
+from tests.finished import audit
 from tests.folders import balanced, write, write_folder
 from tests.report.reading import read
 
@@ -86,12 +102,6 @@ def test_runs_of_equal_name_are_told_apart() -> None:
     assert "b/my.run.gz my" not in llmfair("score", "b/my.run.gz", *SCORE[1:], "-v").out
 
 
-def test_a_large_file_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.cli.rankings.TOLD_FROM", 100)
-    assert llmfair(*SCORE).err == "Reading my.run, 0 MB\n"
-    assert llmfair(*SCORE, "--no-progress").err == llmfair(*SCORE, "-q").err == ""
-
-
 def test_a_gate_of_a_run_file() -> None:
     ran(*SCORE, "--require", "P@1=0.4..0.6", "--require", "P@1:my.run<=0.5")
     found = llmfair(*SCORE, "--require", "P@1=0.6..0.8", "--require", "P@1>=0.4", "--require", "ExpRatio>=1")
@@ -140,10 +150,8 @@ def test_run_folders_have_the_gates_of_their_audits() -> None:
     [
         (("score", "my.run"), "my.run: what is relevant, and who is in which group?"),
         (SCORE[:4], "judgements and groups come from --dataset, or from --qrels"),
-        ((*SCORE, "-d", "sample"), "judgements and groups come from --dataset, or from --qrels"),
         (("score", "my.run", "-d", "trec-fair/2022/gender"), "has no qrels of its own: lists are drawn from it."),
         (("score", "my.run", "-d", "sample", "--attributes", "x"), "judgements and groups come from --dataset"),
-        (("score",), "RUN… is missing."),
         ((*SCORE, "-o", "my.run"), "cannot write my.run: File exists."),
         ((*SCORE[:5], "unknown.tsv"), "has no attribute: no document has a group."),
     ],
@@ -166,17 +174,19 @@ def test_a_run_whose_scores_are_its_ranks_is_measured_and_warned_of() -> None:
     """trec_eval reads scores; a tool that writes the rank as the score has its lists read from the end."""
     said = "my.run: in every query the score rises with the rank; the highest score counts as best, as in trec_eval"
     ranks = RUN.replace(" 1 2 mine", " 1 1 mine").replace(" 2 1 mine", " 2 2 mine")
+    one_document = "".join(line for line in RUN.splitlines(keepends=True) if " 1 2 mine" in line)
     rows = []
-    for text, warned in ((RUN, False), (ranks, True), (RUN + ranks.replace("q", "x"), False)):
+    for text, warned in (
+        (RUN, False),
+        (ranks, True),
+        (RUN + ranks.replace("q", "x"), False),
+        (one_document, False),
+    ):
         Path("my.run").write_text(text)
         found = llmfair(*SCORE, "--json")
         assert (found.code, said in found.err) == (0, warned)
-        assert (said in llmfair(*SCORE).out) is warned
         rows.append({(row["measure"]): row["value"] for row in found.json["rows"]})
     assert rows[0]["ExpRatio"] == pytest.approx(1 / rows[1]["ExpRatio"])
-    one_document = "".join(line for line in RUN.splitlines(keepends=True) if " 1 2 mine" in line)
-    Path("my.run").write_text(one_document)
-    assert said not in llmfair(*SCORE, "--json").err
 
 
 def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
@@ -185,8 +195,6 @@ def test_a_run_folder_has_a_row_a_prompt_and_all_of_them_in_json() -> None:
     table, found = ran("score", "run").out, llmfair("score", "run", "--json").json
     assert " · 5 queries · 4 rankings\n" in table and ".o0" not in table
     assert len(found["runs"][0]["conditions"]) == 4 * 3 == len({row["condition"] for row in found["rows"]})
-    one = llmfair("score", "run/rankings/female.run", "run/rankings/female.o1.r0.run", "-d", "sample").out
-    assert " run/rankings/female.run " in one and " run/rankings/female.o1.r0.run " in one
 
 
 ONE_PASS = "listwise -m fake:biased,listwise=-3 --preset paper --conditions neutral -o run"
@@ -194,7 +202,7 @@ ONE_PASS = "listwise -m fake:biased,listwise=-3 --preset paper --conditions neut
 
 
 def test_a_run_folder_concludes_of_its_answers_as_its_audit_did() -> None:
-    ran(*ONE_PASS.split())
+    ran(*ONE_PASS.split(), "--no-report")
     audited, scored = kept("results", "run"), llmfair("score", "run", "--json").json
     (run,) = scored["runs"]
     assert run["verdict"]["sentence"] == audited["verdict"]["sentence"]
@@ -205,10 +213,7 @@ def test_a_run_folder_concludes_of_its_answers_as_its_audit_did() -> None:
     assert " odds of answers " in table and " odds of rankings [95 %] " in table
     reach = audited["reach"]["PreferenceOdds(of=ranking)"]
     assert f"one group first reach {reach['low']:.2f} … {reach['high']:.2f} at window 5, step 1" in table
-
-
-def test_by_another_band_than_its_audit_s_a_run_folder_concludes_of_its_rankings() -> None:
-    ran(*ONE_PASS.split())
+    # by another band than its audit's it concludes of its rankings
     (run,) = llmfair("score", "run", "--band", "0.2..5", "--json").json["runs"]
     finding = run["findings"]["neutral"]
     assert finding["measure"] == "PreferenceOdds(of=ranking)" and finding["conclusion"] != "within"
@@ -258,20 +263,22 @@ def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
         ]
         for q in range(6)
     }
-    audited = llmfair(
-        "listwise", "-d", write_folder(Path("lists"), lists), "-o", "run", "-m", "fake:biased", "-qv"
+    asked = (
+        "listwise",
+        "-d",
+        write_folder(Path("lists"), lists),
+        "-o",
+        "run",
+        "-m",
+        "fake:biased",
+        "-q",
+        "--no-report",
     )
+    audited = llmfair(*asked)  # among the few notes that are always there
     (line,) = (line for line in audited.out.splitlines() if "relevance alone gives an ExpRatio of " in line)
     assert line in llmfair("score", "run", "-v").out.splitlines()
-    assert line.strip() in llmfair("score", "run", "--format", "md").out
-    one = ("run/rankings/female.run", "-d", "lists")
-    first = llmfair("score", *one).out
-    assert (
-        "relevance alone gives an ExpRatio of 1." in first
-        and " (run/rankings/female.run): the table's figures have that in them" in first
-    )
-    shown = llmfair("listwise", "-d", "lists", "-o", "run", "-m", "fake:biased", "-q").out
-    assert line in shown.splitlines()  # among the few notes that are always there
+    first = llmfair("score", "run/rankings/female.run", "-d", "lists").out
+    assert "relevance alone gives an ExpRatio of 1." in first
 
 
 def test_a_cutoff_that_cuts_nothing_off_is_said(snapshot: Snapshot) -> None:
@@ -333,12 +340,12 @@ def test_what_grades_leave_open_stands_in_the_verdict_of_a_run_file() -> None:
     )
     plain = (f"{q},{q},{d},{d},{'male' if side == 'm' else 'female'}" for q, d, side, _ in items)
     write(Path("plain.csv"), ["query_id,query,doc_id,title,gender", *plain])
-    graded, ungraded = (
+    judged, unjudged = (
         llmfair(*command, "--json").json["runs"][0]["verdict"]["sentence"]
         for command in (SCORE, ("score", "my.run", "-d", "plain.csv"))
     )
-    assert "relevance grades" in graded and "no relevance was given" not in graded
-    assert "no relevance was given, so differences in merit look like preference" in ungraded
+    assert "relevance grades" in judged and "no relevance was given" not in judged
+    assert "no relevance was given, so differences in merit look like preference" in unjudged
 
 
 def test_a_run_without_order_is_held_against_a_random_one() -> None:
@@ -376,7 +383,7 @@ def write_run(names: str, score: Callable[[int, str], float], queries: int = 44,
     write(Path("groups.tsv"), groups)
 
 
-def scored(*arguments: str) -> Outcome:
+def graded(*arguments: str) -> Outcome:
     return llmfair("score", "grades.run", "--qrels", "qrels.txt", "--groups", "groups.tsv", *arguments)
 
 
@@ -384,7 +391,7 @@ def scored(*arguments: str) -> Outcome:
 def test_grades_that_are_blind_to_groups_are_at_odds_of_1_whatever_the_ids(names: str) -> None:
     rng = np.random.default_rng(1)
     write_run(names, lambda grade, group: int(rng.integers(0, 3)) + grade)
-    found = scored("--json", "--fail-on", "disparity")
+    found = graded("--json", "--fail-on", "disparity")
     verdict = found.json["verdict"]
     assert found.code == 0 and verdict["status"] == "parity"
     assert 0.93 < verdict["estimate"] < 1.07
@@ -393,30 +400,17 @@ def test_grades_that_are_blind_to_groups_are_at_odds_of_1_whatever_the_ids(names
 def test_a_preference_shows_through_ties() -> None:
     rng = np.random.default_rng(1)
     write_run("men last", lambda grade, group: int(rng.integers(0, 3)) + grade - (group == "female"))
-    found = scored("--fail-on", "disparity")
+    found = graded("--fail-on", "disparity")
     assert found.code == 4 and "disparity: female items" in " ".join(found.out.split())
 
 
-@pytest.mark.parametrize("share", [1.0, 0.95])
-def test_of_equal_scores_nothing_is_concluded(share: float) -> None:
+def test_of_equal_scores_nothing_is_concluded() -> None:
     rng = np.random.default_rng(1)
-    write_run("men last", lambda grade, group: 0 if rng.random() < share else grade + (group == "male"))
-    found = scored("--fail-on", "disparity")
+    write_run("men last", lambda grade, group: 0 if rng.random() < 0.95 else grade + (group == "male"))
+    found = graded("--fail-on", "disparity")
     assert found.code == 0
     said = " ".join(found.out.split())
-    assert (
-        "not assessable: " in said and "tied in score that no preference could leave the parity band" in said
-    )
-    assert "NEXT scores that tell more items apart" in said
-
-
-def test_many_ties_are_said_of_every_run() -> None:
-    rng = np.random.default_rng(1)
-    write_run("men last", lambda grade, group: int(rng.integers(0, 3)) + grade)
-    write(Path("other.run"), Path("grades.run").read_text().splitlines()[:-40])
-    notes = [line for line in scored("other.run", "-v").out.splitlines() if "tied in score" in line]
-    assert [note.partition(" of ")[0][:-2] for note in notes] == ["  grades.run: 1,7", "  other.run: 1,7"]
-    assert "tied in score" in scored("other.run").out  # among the few that are shown
+    assert "not assessable: " in said and "tied in score that no preference could leave the parity" in said
 
 
 def test_a_run_folder_of_a_ranker_that_scores_has_the_ties_of_its_audit() -> None:
@@ -434,3 +428,216 @@ def test_a_run_folder_of_a_ranker_that_scores_has_the_ties_of_its_audit() -> Non
     assert [(row["value"], row["low"]) for row in audited if row["condition"] == "neutral"] == [
         (row["value"], row["low"]) for row in again
     ]
+
+
+# By hand, and against the audits that wrote the runs
+
+
+# Query 1: f m f m, d1 and d3 relevant. Query 2: m f, then u that nobody knows; tied scores. Query 3 is not judged,
+# query 4 not ranked, and x is named by the qrels alone.
+BY_HAND = """\
+1 Q0 d4 9 0.1 mine
+1 Q0 d1 1 0.9 mine
+1 Q0 d2 2 0.8 mine
+1 Q0 d3 3 0.7 mine
+2 Q0 d1 1 3 mine
+2 Q0 d2 1 3 mine
+2 Q0 u 2 1 mine
+3 Q0 d1 1 2 mine
+3 Q0 d2 2 1 mine
+3 Q0 x 3 0 mine
+"""
+OF_HAND = "1 0 d1 1\n1 0 d3 2\n1 0 d2 0\n2 0 d1 1\n2 0 x 1\n4 0 d1 1\n"
+SIDES = "d1\tgender\tfemale\nd2\tgender\tmale\nd3\tgender\tfemale\nd4\tgender\tmale\nx\tgender\t@UNKNOWN\n"
+
+
+@pytest.fixture
+def hand() -> None:
+    Path("my.run").write_text(BY_HAND)
+    Path("qrels.txt").write_text(OF_HAND)
+    Path("groups.tsv").write_text(SIDES)
+
+
+def scored(*runs: str, **given: Any) -> ScoreOutcome:
+    chosen = {} if "dataset" in given else {"qrels": Path("qrels.txt"), "groups": Path("groups.tsv")}
+    return score([Path(run) for run in runs or ("my.run",)], ScoreSettings.make(**{**chosen, **given}))
+
+
+def values(found: ScoreOutcome, run: int = 0) -> dict[tuple[str, str], float | None]:
+    """Aggregates and values of queries of one run, by (query_id, measure)."""
+    name = found.results.runs[run].run
+    rows = [*found.results.rows, *found.per_query]
+    return {(row.query_id, row.measure + row.group): row.value for row in rows if row.run == name}
+
+
+def v(rank: int) -> float:
+    return 1 / math.log(1 + rank)
+
+
+@pytest.mark.usefixtures("hand")
+def test_a_run_by_hand() -> None:
+    found = scored(measures="P@2,nDCG@20,ExpRatio,Exposure")
+    by = values(found)
+    assert by["1", "P@2"] == 1 / 2
+    assert by["2", "P@2"] == 1 / 2  # the tie is broken in favour of d2
+    assert by["3", "P@2"] is None and by["4", "P@2"] == 0
+    assert by["all", "P@2"] == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
+    assert by["1", "nDCG@20"] == pytest.approx((1 + 2 / 2) / (2 + 1 / math.log2(3)))
+    assert by["2", "nDCG@20"] == pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3)))
+    protected = [(v(1) + v(3)) / 2, v(2), v(1)]
+    unprotected = [(v(2) + v(4)) / 2, v(1), v(2)]
+    assert by["1", "ExpRatio"] == pytest.approx(protected[0] / unprotected[0])
+    assert by["2", "Exposureprotected"] == pytest.approx(v(2))
+    assert by["4", "ExpRatio"] is None
+    assert by["all", "ExpRatio"] == pytest.approx(sum(protected) / sum(unprotected))
+    (run,) = found.results.runs
+    assert plain(run.conditions) == {
+        "my.run": {
+            "queries": 3, "documents": 10, "tied": {"documents": 2, "queries": 1}, "unlisted": {"documents": 1, "queries": 1},
+            "unjudged": {"queries": 1, "first": ["3"]}, "not_ranked": {"queries": 1, "first": ["4"]},
+            "missing": {"documents": 1, "queries": 1}, "longest": 4,
+        }
+    }  # fmt: skip
+    assert run.undefined["ExpRatio"] == {"my.run": {"not_ranked": 1}}
+    assert run.undefined["nDCG@20"] == {"my.run": {"no_relevant": 1}}
+    assert (run.run, run.model, run.attribute) == ("my.run", "mine", "gender")
+    ratio = next(row for row in found.results.rows if row.measure == "ExpRatio")
+    assert (ratio.n, ratio.low, ratio.reason) == (3, None, "too_few_queries")
+
+
+@pytest.mark.usefixtures("hand")
+def test_documents_listed_by_the_qrels_or_as_unknown_are_not_unlisted() -> None:
+    Path("my.run").write_text("1 Q0 x 1 3 t\n1 Q0 q 2 2 t\n1 Q0 d1 3 1 t\n1 Q0 d2 4 0 t\n")
+    Path("qrels.txt").write_text("1 0 q 1\n")
+    found = scored()
+    assert found.results.runs[0].conditions["my.run"].unlisted == DocumentCounts()
+    assert values(found)["1", "ExpRatio"] == pytest.approx(v(3) / v(4))
+
+
+@pytest.mark.usefixtures("hand")
+def test_attributes_of_ones_own_and_mixed_documents() -> None:
+    Path("own.toml").write_text(
+        '[era]\nprotected = ["old"]\nunprotected = ["*"]\nwords = { protected = "old", unprotected = "new" }\n'
+    )
+    Path("groups.tsv").write_text(
+        "d1\tera\told\nd1\tera\tnew\nd2\tera\tnew\nd3\tera\told\nd4\tera\t@UNKNOWN\n"
+    )
+    with pytest.raises(UsageError, match=r"groups.tsv:1: attribute: 'era' is not declared"):
+        scored()
+    own = {"attributes": Path("own.toml")}
+    assert values(scored(**own))["1", "ExpRatio"] == pytest.approx(v(3) / v(2))
+    assert values(scored(**own, mixed="protected"))["1", "ExpRatio"] == pytest.approx(
+        (v(1) + v(3)) / 2 / v(2)
+    )
+
+
+def test_a_folder_of_files_and_its_dataset_give_the_same() -> None:
+    folder = write_folder(Path("mine"), balanced(6, 3, 5))
+    rows = [f"q{q} Q0 q{q}{side}{i} 0 {(7 * i + q * ord(side)) % 11} t" for q in range(6) for side, n in (("f", 3), ("m", 5)) for i in range(n)]  # fmt: skip
+    write(Path("my.run"), rows)
+    measures = "P@3,nDCG@3,ExpRatio,overlap@3"
+    one = scored(dataset=str(folder), measures=measures)
+    other = scored(qrels=folder / "qrels.txt", groups=folder / "groups.tsv", measures=measures)
+    assert values(one) == values(other)
+    assert one.results.rows[0].dataset == "mine" and other.results.rows[0].dataset == "mine/qrels.txt"
+    of_all = [row for row in one.results.rows if "stratum" not in row.measure]
+    assert all(row.low is not None for row in of_all), "six queries have intervals"
+
+
+def metrics(path: Path) -> dict[tuple[str, str, str], dict[str, str]]:
+    return {(row["condition"], row["measure"], row["group"]): row for row in table(path)}
+
+
+def test_the_rankings_of_an_audit_score_as_the_audit_did() -> None:
+    measures = "P@20,overlap@20,nDCG@20,ExpRatio,Exposure,ExpRatio(stratum=relevant)@10,AWRF@20"
+    asked = measures.split(",")
+    chosen = ListwiseSettings.make(
+        limit=6, orders=2, passes=1, measures=measures, mixed="protected", attribute="location", max_invalid=1.0,
+    )  # fmt: skip
+    folder = audit(LISTWISE.design(chosen, Subject("fake:biased"))).folder.path
+    scored(str(folder), measures=measures, output=Path("out"), qrels=None, groups=None)
+    theirs, ours = metrics(folder / "metrics.csv"), metrics(Path("out/metrics.csv"))
+    plain = {key for key in theirs if key[0] != "initial" and " vs " not in key[0] and key[1] in asked}
+    assert {condition for condition, _, _ in plain} >= {"neutral", "repeat", "non-european"}
+    for key in plain:
+        for column in ("run", "dataset", "attribute", "model", "value", "low", "high", "n"):
+            assert ours[key][column] == theirs[key][column], (key, column)
+    assert {key[0] for key in ours} == {key[0] for key in plain}
+    with pytest.raises(UsageError, match="brings its own judgements"):
+        scored(str(folder), dataset="sample")
+    with pytest.raises(RunConflict, match="is the folder of another run"):
+        scored(str(folder), qrels=None, groups=None, output=folder)
+
+
+def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
+    folder = write_folder(Path("mine"), balanced(5, 3, 3))
+    (folder / "attributes.toml").write_text(
+        '[era]\nprotected = ["old"]\nunprotected = ["*"]\nwords = { protected = "old", unprotected = "new" }\n'
+        '[gender]\nprotected = ["female"]\nunprotected = ["male"]\nwords = { protected = "f", unprotected = "m" }\n'
+    )
+    lines = (folder / "groups.tsv").read_text().splitlines()
+    eras = [line.replace("gender", "era").replace("female", "old").replace("male", "new") for line in lines]
+    write(folder / "groups.tsv", [*lines, *eras])
+    run = audit(
+        LISTWISE.design(
+            ListwiseSettings.make(dataset=str(folder), orders=1, max_invalid=1.0), Subject("fake:biased")
+        )
+    ).folder.path
+    none = {"qrels": None, "groups": None}
+    found = scored(str(run), **none, measures="ExpRatio").results
+    assert (found.runs[0].attribute, found.runs[0].words.protected) == ("era", "old")
+    theirs = metrics(run / "metrics.csv")
+    ratios = {row.condition: repr(row.value) for row in found.rows if row.measure == "ExpRatio"}
+    assert ratios == {
+        condition: row["value"] for (condition, measure, _), row in theirs.items() if measure == "ExpRatio" and condition != "initial" and " vs " not in condition
+    }  # fmt: skip
+    other = scored(str(run), **none, measures="ExpRatio", attribute="gender").results
+    assert {row.condition: repr(row.value) for row in other.rows if row.measure == "ExpRatio"} == ratios
+
+
+LISTS = st.dictionaries(
+    st.sampled_from(["1", "2", "3"]),
+    st.dictionaries(st.sampled_from([f"d{n}" for n in range(8)]), st.integers(0, 5), min_size=2),
+    min_size=1,
+)
+
+
+@given(LISTS, st.data(), st.sampled_from([0.5, 2.0, 1024.0]))
+@settings(deadline=None, max_examples=10)
+def test_names_line_order_and_scale_mean_nothing(
+    lists: Mapping[str, Mapping[str, int]], data: st.DataObject, scale: float
+) -> None:
+    """Ties are broken by name, so names change consistently: in an order that stays."""
+    assume({"1", "2"} & lists.keys())  # a run of none of the queries is refused
+    lines = [(query_id, doc_id, score) for query_id, rows in lists.items() for doc_id, score in rows.items()]
+    groups = {f"d{n}": ("female", "male")[n % 2] for n in range(7)}
+    qrels = [("1", "d0", 1), ("1", "d3", 2), ("2", "d1", 1), ("2", "d7", 0)]
+
+    def found(rows: list[tuple[str, str, int]], factor: float, prefix: str) -> Any:
+        write(Path("my.run"), (f"{q} Q0 {prefix}{d} 0 {score * factor} t" for q, d, score in rows))
+        write(Path("qrels.txt"), (f"{q} 0 {prefix}{d} {relevance}" for q, d, relevance in qrels))
+        write(Path("groups.tsv"), (f"{prefix}{d}\tgender\t{group}" for d, group in groups.items()))
+        return scored(measures="P@2,nDCG@3,overlap@2,ExpRatio,Exposure@2")
+
+    base = found(lines, 1.0, "")
+    other = found(data.draw(st.permutations(lines)), scale, "page")
+    assert base.results == other.results and base.per_query == other.per_query
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "conclusion"),
+    [
+        (0.7, 1.4, "within"),
+        (0.85, 1.4, "not_assessable"),
+        (0.7, 1.2, "not_assessable"),
+        (None, None, "within"),
+    ],
+)
+def test_parity_of_rankings_takes_windows_that_could_bring_them_out_of_the_band(
+    low: float | None, high: float | None, conclusion: str
+) -> None:
+    measure = "PreferenceOdds(of=ranking)"
+    for reached in (Conclusion.WITHIN, Conclusion.OUTSIDE):
+        finding = ListwiseFinding(measure=measure, conclusion=reached, reason=None)
+        expected = conclusion if reached is Conclusion.WITHIN else reached
+        assert in_reach(finding, Reach(low=low, high=high), (0.8, 1.25)).conclusion == expected
