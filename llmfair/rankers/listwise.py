@@ -14,9 +14,9 @@ from typing import NamedTuple
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import Attribute, Chat, Completion, Document, Probe, Steps
 from llmfair.prompts import Prompt
-from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, UnparseableAnswer
+from llmfair.rankers.answers import AnswerClass, ReaderName, UnparseableAnswer
 from llmfair.rankers.passages import WORDS, Input, clean, passage
-from llmfair.rankers.questions import Question, is_formed
+from llmfair.rankers.questions import OFFERED, is_formed
 from llmfair.rankers.strategies import Place, Plan, Ranked, Strategy, Window, WindowAnswer
 
 # A bad answer is asked again with draws 100, 101, …; of draw 1 with 200, 201, …, so repeats share no answer.
@@ -40,9 +40,9 @@ class ListwiseRanker:
 
     def __post_init__(self) -> None:
         retries_of(self.on_bad_answer)
-        question = self.strategy.question
-        self.prompt.expect({*question.offered}, {*question.needed}, "neutral")
-        self.prompt.expect({*question.offered, "word"}, {*question.needed, "word"}, "sensitive")
+        needed = {*self.strategy.question.needed}
+        self.prompt.expect(OFFERED | needed, needed, "neutral")
+        self.prompt.expect({*OFFERED, *needed, "word"}, {*needed, "word"}, "sensitive")
 
     @property
     def passes(self) -> int:
@@ -133,9 +133,7 @@ class _Asking:
         """The documents of several windows in the model's orders, all asked at once."""
         answers = yield from self._ask(windows, pass_number)
         return [
-            documents
-            if answer.reading.permutation is None
-            else [documents[place] for place in answer.reading.permutation]
+            documents if answer.permutation is None else [documents[place] for place in answer.permutation]
             for (documents, _), answer in zip(windows, answers, strict=True)
         ]
 
@@ -143,47 +141,71 @@ class _Asking:
         of_one = [([item], rank) for rank, item in enumerate(documents)]
         answers = yield from self._ask([(documents, 0)] if self.question.per_list else of_one)
         lost = (None,) * (len(documents) if self.question.per_list else 1)
-        return [score for answer in answers for score in answer.reading.scores or lost]
+        return [score for answer in answers for score in answer.scores or lost]
 
     def _ask(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
-    ) -> Steps[Sequence[_Result]]:
+    ) -> Steps[Sequence[WindowAnswer]]:
         """What became of questions that are asked at once."""
         chats = [self._chat(documents, start, pass_number) for documents, start in windows]
-        answers = yield chats
-        results = [self._read(chat, answer) for chat, answer in zip(chats, answers, strict=True)]
-        for attempt in range(retries_of(self.ranker.on_bad_answer)):
-            bad = [place for place, result in enumerate(results) if _is_bad(result.reading)]
+        completions = yield chats
+        answers = [self._read(chat, completion) for chat, completion in zip(chats, completions, strict=True)]
+        first_retry = RETRY_DRAWS * (self.draw + 1)
+        for draw in range(first_retry, first_retry + retries_of(self.ranker.on_bad_answer)):
+            bad = [place for place, answer in enumerate(answers) if _is_bad(answer)]
             if not bad:
                 break
-            first_retry = RETRY_DRAWS * (self.draw + 1)
-            again = [replace(results[place].chat, draw=first_retry + attempt) for place in bad]
-            answers = yield again
-            for place, chat, answer in zip(bad, again, answers, strict=True):
-                results[place] = self._read(chat, answer, results[place])
-        bad_answer = next((result for result in results if _is_bad(result.reading)), None)
+            completions = yield [replace(chats[place], draw=draw) for place in bad]
+            for place, completion in zip(bad, completions, strict=True):
+                answers[place] = self._read(replace(chats[place], draw=draw), completion, answers[place])
+        bad_answer = next(filter(_is_bad, answers), None)
         if self.ranker.on_bad_answer == "fail" and bad_answer is not None:
-            about = bad_answer.chat.about
-            start, end = about["window"]
             raise UnparseableAnswer(
-                f"query '{about['query_id']}', pass {about['pass']}, window [{start}, {end}): "
-                f"a bad answer ({bad_answer.reading.answer_class})."
+                f"query '{self.about['query_id']}', pass {bad_answer.pass_number}, window "
+                f"[{bad_answer.start}, {bad_answer.end}): a bad answer ({bad_answer.answer_class})."
             )
-        self.windows += (_window_answer(result, self.question, self.round) for result in results)
+        self.windows += answers
         self.round += 1
-        return results
+        return answers
 
-    def _read(self, chat: Chat, answer: Completion, bad: _Result | None = None) -> _Result:
-        """What became of a question, in the place of a bad answer to it."""
-        reading = self.question.read(answer, len(chat.about["doc_ids"]), self.ranker.reader)
-        formed = is_formed(answer, chat.expects, reading.answer_class is AnswerClass.OK)
-        if bad is None:
-            return _Result(chat, reading, formed)
-        return _Result(chat, reading, formed and bad.formed, (*bad.replaced, bad.reading.answer_class))
+    def _read(self, chat: Chat, completion: Completion, bad: WindowAnswer | None = None) -> WindowAnswer:
+        """What an answer did, in the place of a bad one; where the window lies in its pass is known at the end."""
+        doc_ids, (start, end) = tuple(chat.about["doc_ids"]), chat.about["window"]
+        reading = self.question.read(completion, len(doc_ids), self.ranker.reader)
+        permutation, ok = reading.permutation, reading.answer_class is AnswerClass.OK
+        of_all = self.question.best(len(doc_ids)) is None
+        omitted = () if permutation is None or not of_all else permutation[reading.named :]
+        return WindowAnswer(
+            pass_number=chat.about["pass"],
+            start=start,
+            end=end,
+            place="middle",
+            answer_class=reading.answer_class,
+            repaired=permutation is not None and not ok,
+            unparseable=permutation is None,
+            permutation=permutation,
+            readers_differ=reading.readers_differ,
+            shown=doc_ids,
+            omitted=tuple(doc_ids[place] for place in omitted),
+            draw=chat.draw,
+            replaced=() if bad is None else (*bad.replaced, bad.answer_class),
+            best=None if of_all else reading.named,
+            scores=reading.scores,
+            round=self.round,
+            formed=is_formed(completion, chat.expects, ok) and (bad is None or bad.formed),
+        )
 
     def _chat(self, documents: Sequence[Document], start: int, pass_number: int) -> Chat:
         """The question about some candidates."""
-        items = [self.items.get(document.doc_id) or self._item(document) for document in documents]
+        items = []
+        for document in documents:  # each when it is first shown: so the first question need not wait for all
+            if (item := self.items.get(document.doc_id)) is None:
+                side = self.ranker.attribute.side(document)
+                title = passage(document, self.ranker.input, self.ranker.words)
+                relevance = self.relevance.get(document.doc_id, 0)
+                item = _Item(document.doc_id, title, side and side.value, relevance)
+                self.items[document.doc_id] = item
+            items.append(item)
         label, n = self.question.label, len(documents)
         passages = [{"k": label(place), "title": item.title} for place, item in enumerate(items)]
         values = {**self.values, **self.question.values(n)}
@@ -198,55 +220,7 @@ class _Asking:
         }
         return Chat(messages, self.question.expects(n), self.draw, about)
 
-    def _item(self, document: Document) -> _Item:
-        """A candidate when it is first shown: so the first question need not wait for all."""
-        side = self.ranker.attribute.side(document)
-        self.items[document.doc_id] = item = _Item(
-            document.doc_id,
-            passage(document, self.ranker.input, self.ranker.words),
-            side and side.value,
-            self.relevance.get(document.doc_id, 0),
-        )
-        return item
 
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """The chat whose answer counts, what was read, whether all answers were of the form, and the bad ones replaced."""
-
-    chat: Chat
-    reading: Reading
-    formed: bool
-    replaced: tuple[AnswerClass, ...] = ()
-
-
-def _window_answer(answer: _Result, question: Question, number: int) -> WindowAnswer:
-    """What an answer did; where the window lies in its pass is known at the end."""
-    reading, about = answer.reading, answer.chat.about
-    doc_ids, permutation = tuple(about["doc_ids"]), reading.permutation
-    of_all = question.best(len(doc_ids)) is None
-    left_out = () if permutation is None or not of_all else permutation[reading.named :]
-    return WindowAnswer(
-        pass_number=about["pass"],
-        start=about["window"][0],
-        end=about["window"][1],
-        place="middle",
-        answer_class=reading.answer_class,
-        repaired=permutation is not None and reading.answer_class is not AnswerClass.OK,
-        unparseable=permutation is None,
-        permutation=permutation,
-        readers_differ=reading.readers_differ,
-        shown=doc_ids,
-        omitted=tuple(doc_ids[place] for place in left_out),
-        draw=answer.chat.draw,
-        replaced=answer.replaced,
-        best=None if of_all else reading.named,
-        scores=reading.scores,
-        round=number,
-        formed=answer.formed,
-    )
-
-
-def _is_bad(reading: Reading) -> bool:
+def _is_bad(answer: WindowAnswer) -> bool:
     # The rankgpt reader can fail on an answer that the strict one finds ok (superscript digits).
-    return reading.answer_class is not AnswerClass.OK or reading.permutation is None
+    return answer.answer_class is not AnswerClass.OK or answer.permutation is None

@@ -19,15 +19,19 @@ from llmfair.rankers.choices import LEAST_MASS, labels_sent, read_text
 Margins = Literal["none", "welcome", "needed"]
 """What a form makes of the log-probabilities of labels, where a backend has them."""
 MOST_LABELS = len(ascii_uppercase)
+OFFERED = frozenset({"query", "k", "title", "n"})
+"""Placeholders of every question's prompt."""
 
 
 class Question(ABC):
-    """One form of question. `prompt`: the task whose prompt words it; `per_list`: scores of a list are one question."""
+    """One form of question. `prompt`: the task whose prompt words it, by placeholders `OFFERED` and those `needed`.
+
+    `per_list`: scores of a list are one question.
+    """
 
     prompt: str
     per_list: ClassVar[bool] = False
     margins: ClassVar[Margins] = "none"
-    offered: ClassVar[Collection[str]] = ("query", "k", "title", "n")
     needed: ClassVar[Collection[str]] = ("query", "k", "title")
 
     def label(self, place: int) -> str | int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from abc import ABC, abstractmethod
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations, groupby, pairwise
@@ -312,53 +312,40 @@ Best = Callable[[Sequence[Document]], Steps[int]]
 def top_of(documents: Sequence[Document], k: int, children: int, best: Best) -> Steps[list[Document]]:
     """The best k, best first, then the others in the order they came in."""
     heap = list(documents)
-    for parent in reversed(range(_parents(len(heap), children))):
-        yield from _sink(heap, parent, children, best)
+
+    def sink(parent: int) -> Steps[None]:
+        while (first := parent * children + 1) < len(heap):
+            places = [parent, *range(first, min(first + children, len(heap)))]
+            chosen = places[(yield from best([heap[place] for place in places]))]
+            if chosen == parent:
+                return
+            heap[parent], heap[chosen] = heap[chosen], heap[parent]
+            parent = chosen
+
+    for parent in reversed(range((len(heap) - 2) // children + 1)):
+        yield from sink(parent)
     top: list[Document] = []
     while heap and len(top) < k:
         top.append(heap[0])
         last = heap.pop()
         if heap and len(top) < k:
             heap[0] = last
-            yield from _sink(heap, 0, children, best)
+            yield from sink(0)
     in_top = {document.doc_id for document in top}
     return top + [document for document in documents if document.doc_id not in in_top]
 
 
-def most_asked(n: int, k: int, children: int) -> list[int]:
+def most_compared(n: int, k: int, children: int) -> list[int]:
     """How many items are compared in each comparison, of as many comparisons as there can be."""
-    sizes = [size for parent in range(_parents(n, children)) for size in _longest(n, parent, children)]
-    for left in range(n - 1, max(1, n - k), -1):
-        sizes += _longest(left, 0, children)
+    sizes: list[int] = []
+
+    def sinks(documents: Sequence[Document]) -> Steps[int]:
+        yield from ()
+        sizes.append(len(documents))
+        return 1
+
+    deque(top_of([Document(str(place), "") for place in range(n)], k, children, sinks), 0)
     return sizes
-
-
-def _parents(n: int, children: int) -> int:
-    return 0 if n < 2 else (n - 2) // children + 1
-
-
-def _children(n: int, parent: int, children: int) -> range:
-    first = parent * children + 1
-    return range(first, min(first + children, n))
-
-
-def _longest(n: int, parent: int, children: int) -> list[int]:
-    """The sizes of the comparisons that take an item from here to the bottom, on the longest way."""
-    sizes = []
-    while below := _children(n, parent, children):
-        sizes.append(1 + len(below))
-        parent = below[0]
-    return sizes
-
-
-def _sink(heap: list[Document], parent: int, children: int, best: Best) -> Steps[None]:
-    while below := _children(len(heap), parent, children):
-        places = [parent, *below]
-        chosen = places[(yield from best([heap[place] for place in places]))]
-        if chosen == parent:
-            return
-        heap[parent], heap[chosen] = heap[chosen], heap[parent]
-        parent = chosen
 
 
 # Setwise: which of a few items is the most relevant? Heapsort by these answers, until the top stands. Zhuang et al.
@@ -388,7 +375,7 @@ class Setwise(Strategy):
         return _ranking(candidates, (yield from top_of(documents[: self.depth], self.k, self.c - 1, best)))
 
     def plan(self, n: int) -> Plan:
-        count = len(most_asked(min(n, self.depth or n), self.k, self.c - 1))
+        count = len(most_compared(min(n, self.depth or n), self.k, self.c - 1))
         return Plan(count, count, exact=count < 2)
 
     @property
@@ -415,7 +402,6 @@ class BestOf(Question):
     group: int
     of_group: int
     prompt: str = "tournament"
-    offered: ClassVar[Collection[str]] = ("query", "k", "title", "n", "m")
     needed: ClassVar[Collection[str]] = ("query", "k", "title", "m")
 
     def values(self, n: int) -> Mapping[str, Any]:
@@ -548,7 +534,7 @@ class Heapsort(Strategy):
         return _ranking(candidates, (yield from top_of(documents[: self.depth], self.k, 2, best)))
 
     def plan(self, n: int) -> Plan:
-        rounds = sum(size - 1 for size in most_asked(min(n, self.depth or n), self.k, 2))
+        rounds = sum(size - 1 for size in most_compared(min(n, self.depth or n), self.k, 2))
         return Plan(rounds * self.orders, rounds, exact=rounds < 2)
 
     @property
@@ -616,11 +602,7 @@ class YesNo(Question):
 
     prompt: str = "pointwise"
     margins: ClassVar[Margins] = "welcome"
-    offered: ClassVar[Collection[str]] = ("query", "title")
     needed: ClassVar[Collection[str]] = ("query", "title")
-
-    def values(self, n: int) -> Mapping[str, Any]:
-        return {}
 
     def expects(self, n: int) -> Labels:
         return Labels((YES, NO))
@@ -720,6 +702,7 @@ class Windows(Strategy):
     passes: int = 3
     depth: int | None = None
     windows: str = "covering"
+    question: Question = ORDER
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
         order = list(candidates.documents)
@@ -771,15 +754,8 @@ class Letters(Question):
         return Reading(AnswerClass.MISSING if behind else AnswerClass.OK, (*order, *behind), len(order))
 
 
-@dataclass(frozen=True)
-class First(Windows):
-    """Windows of one token each."""
-
-    question: Question = Letters()
-
-
 @register("strategy", "first")
-def first(options: StrategyOptions) -> First:
+def first(options: StrategyOptions) -> Windows:
     """Windows in one token each, by how likely each item's letter is.
 
     Raises UsageError for more items than there are letters.
@@ -789,7 +765,7 @@ def first(options: StrategyOptions) -> First:
             f"--strategy first has letters for {MOST_LABELS} items, but --window is {options.window}.",
             "servers tell the log-probabilities of 20: --window 20",
         )
-    return First(options.window, options.step, options.passes, options.depth, options.windows)
+    return replace(windows(options), question=Letters())
 
 
 # Rankers that people have: they are shown a query and all its documents, and answer with a score for each. No words
@@ -803,11 +779,7 @@ class ListScores(Question):
 
     prompt: str = "scores"
     per_list: ClassVar[bool] = True
-    offered: ClassVar[Collection[str]] = ("query", "title")
     needed: ClassVar[Collection[str]] = ("query", "title")
-
-    def values(self, n: int) -> Mapping[str, Any]:
-        return {}
 
     def expects(self, n: int) -> Scores:
         return Scores(n)

@@ -29,7 +29,7 @@ from llmfair.nouns import (
 )
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin, read_text
-from llmfair.rankers.strategies import First, Letters
+from llmfair.rankers.strategies import Letters, Windows
 from tests import models
 from tests.cli.command import refuses
 from tests.models import one_thread as one_thread
@@ -231,7 +231,7 @@ whole = partial(said, margins=True)
 
 
 def test_the_question_has_letters() -> None:
-    (chat,) = next(ranker_of(First(3, 2, 1)).steps(probe_of([0, 0, 0])))
+    (chat,) = next(ranker_of(Windows(3, 2, 1, question=Letters())).steps(probe_of([0, 0, 0])))
     assert (
         "I will provide you with 3 passages, each indicated by an alphabetical identifier []."
         in chat.messages[1].content
@@ -242,11 +242,17 @@ def test_the_question_has_letters() -> None:
 
 def test_windows_by_hand() -> None:
     """As windows, each put in order by its letters: (2, 6) and then (0, 4)."""
-    ranked, told = driven(ranker_of(First(4, 2, 1)).steps(probe_of([0, 5, 1, 4, 3, 2])), whole)
+    ranked, told = driven(
+        ranker_of(Windows(4, 2, 1, question=Letters())).steps(probe_of([0, 5, 1, 4, 3, 2])), whole
+    )
     assert told.rounds == [[[2, 3, 4, 5]], [[0, 1, 3, 4]]]
     assert order_of(ranked) == [1, 3, 4, 0, 5, 2]
     assert [one.ranked for one in ranked.encounters] == [("3", "4", "5", "2"), ("1", "0")]
-    assert First(4, 2, 1).plan(6).calls == First(4, 2, 1).plan(6).rounds == 2
+    assert (
+        Windows(4, 2, 1, question=Letters()).plan(6).calls
+        == Windows(4, 2, 1, question=Letters()).plan(6).rounds
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +289,7 @@ def test_the_order_is_that_of_the_logits(tmp_path: Path) -> None:
     """A tiny model of random weights: the ranking is what transformers' own logits of the letters make of it."""
     models.needs_local()
     folder = models.causal(tmp_path / "tiny", "llama", seed=5)
-    ranker, probe = ranker_of(First(6, 3, 2)), probe_of([0] * 12)
+    ranker, probe = ranker_of(Windows(6, 3, 2, question=Letters())), probe_of([0] * 12)
     logits, asked = by_transformers(folder), list[Chat]()
 
     def noted(chat: Chat) -> Completion:
