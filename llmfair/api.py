@@ -23,7 +23,7 @@ from llmfair import registry
 from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import GENERAL, Kind, kind_of, studies, study_of
 from llmfair.audits.study import Study
-from llmfair.datasets.frames import is_frame, kept
+from llmfair.datasets.tables import is_frame, stored_frame
 from llmfair.errors import LlmfairError, MissingExtra, RequirementFailed, UsageError, did_you_mean
 from llmfair.io.files import plain
 from llmfair.metrics.names import parse_measure
@@ -90,7 +90,7 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
 def make_settings(settings: type[S], values: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
     if is_frame(values.get("dataset")):
-        values = {**values, "dataset": kept(values["dataset"])}
+        values = {**values, "dataset": stored_frame(values["dataset"])}
     names = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
     for name in values:
         if name in COMMAND_LINE and name in settings.__dataclass_fields__:

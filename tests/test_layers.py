@@ -23,7 +23,7 @@ AUDITS_MAY = {
     "rundir", "results", "on_ray",
 }  # fmt: skip
 API_MAY = {
-    "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "datasets.frames", "documents", "metrics.names",
+    "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "datasets.tables", "documents", "metrics.names",
     "mitigation", "pages",
     "report", "results", "rundir", "settings", "terminal", "tuning",
 }  # fmt: skip

@@ -18,7 +18,18 @@ from msgspec import Meta, Struct
 
 from llmfair import registry
 from llmfair.datasets.attributes import data_folder
-from llmfair.datasets.files import Id, Lines, Words, check_ids, check_query_id, read_documents, read_queries
+from llmfair.datasets.files import (
+    NO_GROUPS,
+    Groups,
+    Id,
+    Lines,
+    Words,
+    check_files,
+    check_ids,
+    check_query_id,
+    read_documents,
+    read_queries,
+)
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.io.files import json_lines, wrong
@@ -215,39 +226,36 @@ def load_answers(name: str, data: Path | None = None, judged: bool = False) -> Q
     `data`: the folder of a dataset that users bring (`lamp/4`). `judged`: with qrels, which only folders have.
     Raises UsageError.
     """
-    names = registry.names("dataset")
-    if name in names:
-        dataset: QuestionSet = registry.lookup("dataset", name)()
-        if not hasattr(dataset, "golds"):
-            raise UsageError(f"dataset '{name}' has no questions with answers.", HINT)
-        if data is not None:
-            if not hasattr(dataset, "at"):
-                raise UsageError(
-                    f"--data {data}: dataset '{name}' is not read from a folder.", "leave it out"
-                )
-            dataset = dataset.at(data)
-    elif Path(name).is_dir():
-        return answer_folder(Path(name), judged)
-    elif Path(name).is_file():
-        dataset = answer_lines(Path(name))
-    else:
-        raise UsageError(f"no dataset '{name}'.{did_you_mean(name, names)}", HINT)
+    path, names = Path(name), registry.names("dataset")
+    if name not in names and path.is_dir():
+        return answer_folder(path, judged)
     if judged:
-        raise UsageError(
-            f"dataset '{name}' has no qrels.", "a folder with qrels.txt has; others know labels by gain"
-        )
-    return dataset
+        hint = "a folder with qrels.txt has; others know labels by gain"
+        raise UsageError(f"dataset '{name}' has no qrels.", hint)
+    if name not in names and path.is_file():
+        return answer_lines(path)
+    if name not in names:
+        raise UsageError(f"no dataset '{name}'.{did_you_mean(name, names)}", HINT)
+    dataset: QuestionSet = registry.lookup("dataset", name)()
+    if not hasattr(dataset, "golds"):
+        raise UsageError(f"dataset '{name}' has no questions with answers.", HINT)
+    if data is None:
+        return dataset
+    if not hasattr(dataset, "at"):
+        raise UsageError(f"--data {data}: dataset '{name}' is not read from a folder.", "leave it out")
+    of_folder: QuestionSet = dataset.at(data)
+    return of_folder
 
 
 def has_answers(path: Path) -> bool:
     """Whether a file or folder of a user's own is one of questions with answers: a table of items has no `items`."""
-    if path.suffix == ".jsonl" and path.is_file():
-        try:
-            _, first = next(json_lines(path, dict[str, Any], HINT))
-        except UsageError:
-            return True  # which says what is wrong
-        return "items" in first or "doc_id" not in first
-    return path.suffix == ".jsonl" or files.stored(path / "answers.jsonl").is_file()
+    if path.suffix != ".jsonl" or not path.is_file():
+        return path.suffix == ".jsonl" or files.stored(path / "answers.jsonl").is_file()
+    try:
+        _, first = next(json_lines(path, dict[str, Any], HINT))
+    except UsageError:
+        return True  # which says what is wrong
+    return "items" in first or "doc_id" not in first
 
 
 def questions_sha256(dataset: QuestionSet, queries: Sequence[Query]) -> str:
@@ -264,98 +272,76 @@ def questions_sha256(dataset: QuestionSet, queries: Sequence[Query]) -> str:
     return digest.hexdigest()
 
 
-def answer_lines(path: Path, name: str | None = None, task: Task | None = None) -> QuestionSet:
-    """A dataset in one file: a question a line, with the items of its own."""
-    return QuestionSet(name or path.stem, lambda: read_questions(path), task)
+def answer_lines(path: Path, name: str | None = None) -> QuestionSet:
+    """A dataset in one file: a question a line, with the items of its own. Raises UsageError when it is read."""
 
+    def read() -> list[Question]:
+        questions: dict[str, Question] = {}
+        for line, row in json_lines(path, _Line, HINT):
+            query_id, items = str(row.id), dict[str, Document]()
+            check_query_id(path, line, "id", query_id, questions)
+            for place, item in enumerate(row.items):
+                doc_id, where = str(item.id), f"items[{place}]"
+                if doc_id in items:
+                    raise wrong(path, line, f"{where}.id", f"'{doc_id}' was already given", HINT)
+                if not (item.text.strip() or item.title.strip()):
+                    raise wrong(path, line, f"{where}.text", "is empty", HINT)
+                groups = NO_GROUPS if item.label is None else {LABEL: (str(item.label),)}
+                items[doc_id] = Document(doc_id, item.title, item.text, groups)
+            query = Query(query_id, row.input)
+            questions[query_id] = Question(query, row.texts, tuple(items.values()), row.input)
+        return list(questions.values())
 
-def read_questions(path: Path) -> list[Question]:
-    """The questions of a file of JSON lines. Raises UsageError."""
-    questions: dict[str, Question] = {}
-    for line, row in json_lines(path, _Line, HINT):
-        query_id, seen = str(row.id), set[str]()
-        check_query_id(path, line, "id", query_id, questions)
-        for place, item in enumerate(row.items):
-            where = f"items[{place}]"
-            if str(item.id) in seen:
-                raise wrong(path, line, f"{where}.id", f"'{item.id}' was already given", HINT)
-            if not (item.text.strip() or item.title.strip()):
-                raise wrong(path, line, f"{where}.text", "is empty", HINT)
-            seen.add(str(item.id))
-        items = tuple(map(_document, row.items))
-        questions[query_id] = Question(Query(query_id, row.input), row.texts, items, row.input)
-    return list(questions.values())
+    return QuestionSet(name or path.stem, read)
 
 
 def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
     """A folder of docs.jsonl, queries.tsv and answers.jsonl; groups.tsv may give items a `label`.
 
     Items of a query are those of candidates.run where there is one, else all documents: a corpus. `judged`: with
-    relevance from qrels.txt. Raises UsageError.
+    relevance from qrels.txt. Raises UsageError, some when it is read.
     """
-    needed = [*NEEDED, *(["qrels.txt"] if judged else [])]
-    if missing := [file for file in needed if not files.stored(path / file).is_file()]:
-        raise UsageError(f"{path}: needs {', '.join(needed)}; {' and '.join(missing)} missing", HINT)
-    name, shared = path.resolve().name, not files.stored(path / "candidates.run").is_file()
-    return QuestionSet(name, lambda: _read_folder(path, judged), shared=shared)
+    docs, texts, golds, qrels, groups, run = (
+        files.stored(path / name) for name in (*NEEDED, "qrels.txt", "groups.tsv", "candidates.run")
+    )
+    check_files(path, [*NEEDED, *["qrels.txt"] * judged], HINT)
 
+    def read() -> list[Question]:
+        labels: dict[str, Groups] = {}
+        of_label: dict[str, Groups] = {}  # few labels, many documents
+        for line, doc_id, attribute, group in read_groups(groups, None) if groups.is_file() else ():
+            if attribute == LABEL and doc_id in labels:
+                raise wrong(groups, line, LABEL, f"'{doc_id}' has a label already", HINT)
+            if attribute == LABEL:
+                labels[doc_id] = of_label.setdefault(group, {LABEL: (group,)})
+        documents, queries = read_documents(docs, labels, needed="text"), read_queries(texts)
+        answers: dict[str, tuple[str, ...]] = {}
+        for line, row in json_lines(golds, _Answer, HINT):
+            query_id = str(row.query_id)
+            check_query_id(golds, line, "query_id", query_id, answers)
+            if query_id not in queries:
+                raise wrong(golds, line, "query_id", f"'{query_id}' is not in queries.tsv", HINT)
+            answers[query_id] = row.texts
+        ids = {doc_id: doc_id for doc_id in documents}  # every file has its own copies of them
 
-def _read_folder(path: Path, judged: bool) -> list[Question]:
-    def file(name: str) -> Path:
-        return files.stored(path / name)
+        def per_query(of: Path, rows: Lines) -> dict[str, dict[str, int]]:
+            check_ids(of, rows, queries, documents)
+            return {q: {ids[d]: number for d, (number, _) in by_doc.items()} for q, by_doc in rows.items()}
 
-    groups, golds, run = file("groups.tsv"), file("answers.jsonl"), file("candidates.run")
-    documents = read_documents(file("docs.jsonl"), _labels(groups) if groups.is_file() else {}, needed="text")
-    queries = read_queries(file("queries.tsv"))
-    answers: dict[str, tuple[str, ...]] = {}
-    for line, row in json_lines(golds, _Answer, HINT):
-        query_id = str(row.query_id)
-        check_query_id(golds, line, "query_id", query_id, answers)
-        if query_id not in queries:
-            raise wrong(golds, line, "query_id", f"'{query_id}' is not in queries.tsv", HINT)
-        answers[query_id] = row.texts
+        judgements = per_query(qrels, read_qrels(qrels)) if judged else {}
+        ranked = per_query(run, read_ranks(run)) if run.is_file() else None
+        for of, rows, what in ((golds, answers, "line"), (run, ranked, "item")):
+            if rows is not None and (gone := next((q for q in queries if q not in rows), None)):
+                raise wrong(of, 0, "query_id", f"query '{gone}' has no {what}", HINT)
+        corpus, questions = tuple(documents.values()), []
+        for query_id, query in queries.items():
+            ranks = ranked[query_id] if ranked else {}
+            items = tuple(documents[doc_id] for doc_id in sorted(ranks, key=ranks.__getitem__)) or corpus
+            relevance = judgements.get(query_id, {})
+            questions.append(Question(query, answers[query_id], items, query.text, relevance=relevance))
+        return questions
 
-    ids = {doc_id: doc_id for doc_id in documents}  # every file has its own copies of them
-
-    def per_query(of: Path, rows: Lines) -> dict[str, dict[str, int]]:
-        check_ids(of, rows, queries, documents)
-        return {q: {ids[d]: number for d, (number, _) in by_doc.items()} for q, by_doc in rows.items()}
-
-    qrels = per_query(file("qrels.txt"), read_qrels(file("qrels.txt"))) if judged else {}
-    ranked = per_query(run, read_ranks(run)) if run.is_file() else {}
-    for of, there, what in ((golds, answers, "line"), (run, ranked, "item")):
-        if of.is_file() and (gone := next((q for q in queries if q not in there), None)):
-            raise wrong(of, 0, "query_id", f"query '{gone}' has no {what}", HINT)
-    corpus = tuple(documents.values())
-
-    def items(query_id: str) -> tuple[Document, ...]:
-        ranks = ranked.get(query_id, {})
-        return (
-            tuple(documents[doc_id] for doc_id in sorted(ranks, key=ranks.__getitem__)) if ranked else corpus
-        )
-
-    return [
-        Question(query, answers[query_id], items(query_id), query.text, relevance=qrels.get(query_id, {}))
-        for query_id, query in queries.items()
-    ]
-
-
-def _labels(path: Path) -> dict[str, dict[str, dict[str, int]]]:
-    """Labels as `{doc_id: {"label": {label: its first line}}}`; groups of other attributes are of no use here."""
-    labels: dict[str, dict[str, dict[str, int]]] = {}
-    of_label: dict[str, dict[str, dict[str, int]]] = {}  # few labels, many documents
-    for line, doc_id, attribute, group in read_groups(path, None):
-        if attribute != LABEL:
-            continue
-        if doc_id in labels:
-            raise wrong(path, line, LABEL, f"'{doc_id}' has a label already", HINT)
-        labels[doc_id] = of_label.setdefault(group, {LABEL: {group: line}})
-    return labels
-
-
-def _document(item: _Item) -> Document:
-    groups = {} if item.label is None else {LABEL: (str(item.label),)}
-    return Document(str(item.id), item.title, item.text, groups)
+    return QuestionSet(path.resolve().name, read, shared=not run.is_file())
 
 
 @registry.register("dataset", "rag-sample")

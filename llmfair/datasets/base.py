@@ -126,8 +126,8 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Any:
     from llmfair.datasets.tables import form_of, hub_table, table_of
 
     options = options or DataOptions()
-    collection = name.startswith("irds:")
-    table = name.startswith("hf:") or (form_of(Path(name)) is not None and Path(name).is_file())
+    collection, form = name.startswith("irds:"), form_of(Path(name))
+    table = name.startswith("hf:") or (form is not None and Path(name).is_file())
     for flag, value, fits, of in (
         ("columns", options.columns, table, "tables"),
         ("attributes", options.attributes, table or collection, "tables and collections"),
@@ -140,15 +140,13 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Any:
         from llmfair.datasets.irds import IrCollection
 
         return IrCollection(name, options, cache_folder() / "indexes")
-    if name.startswith("hf:"):
-        return hub_table(name, options)
     if table:
-        return table_of(Path(name), options)
+        return hub_table(name, options) if name.startswith("hf:") else table_of(Path(name), options)
     if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
     if Path(name).is_dir():
         return Folder(Path(name), allow_missing=options.allow_missing)
-    if form_of(Path(name)) is not None:
+    if form is not None:
         raise UsageError(f"{name}: there is no such file.", "a table of your own, by its path from here")
     raise UsageError(
         f"no dataset '{name}'.{did_you_mean(name, registry.names('dataset'))}",
@@ -222,27 +220,22 @@ def cells(candidates: Candidates, attribute: Attribute) -> dict[str, int]:
 def facts(dataset: Dataset) -> dict[str, Any]:
     """What `datasets show` says: counts per query and cell, unknown, mixed and other pages, fingerprint."""
     documents, attributes = dataset.documents.values(), compared(dataset.attributes)
-    queries = []
-    for query in dataset.queries:
-        listed = dataset.candidates(query)
-        queries.append(
+    lists = {query: dataset.candidates(query) for query in dataset.queries}
+    empty = {attribute.name: empty_groups(attribute, documents) for attribute in attributes}
+    return {
+        "dataset": dataset.name,
+        "documents": len(documents),
+        "queries": [
             {
                 "query_id": query.query_id,
                 "text": query.text,
                 "candidates": len(listed.documents),
                 "cells": {attribute.name: cells(listed, attribute) for attribute in attributes},
             }
-        )
-    empty = {attribute.name: empty_groups(attribute, documents) for attribute in attributes}
-    return {
-        "dataset": dataset.name,
-        "documents": len(documents),
-        "queries": queries,
+            for query, listed in lists.items()
+        ],
         "attributes": {attribute.name: by_side(attribute, documents) for attribute in attributes},
-        "words": {
-            attribute.name: {side.value: word for side, word in attribute.words.items()}
-            for attribute in attributes
-        },
+        "words": {of.name: {side.value: word for side, word in of.words.items()} for of in attributes},
         "empty_groups": {name: groups for name, groups in empty.items() if groups is not None},
         "fingerprint": fingerprint(dataset),
         **dataset.describe(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, cast
@@ -115,20 +115,18 @@ def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int
     picked: dict[str, list[list[str]]] = {}
     left_out: dict[str, str] = {}
     shrunk: dict[str, list[int]] = {}
-    available: dict[str, tuple[int, ...]] = {}
+    available: dict[str, list[int]] = {}
     for topic in source.topics:
-        pool = pools.of(topic.query_id)
-        available[topic.query_id] = tuple(map(len, pool[:4]))
-        shuffled = _Shuffler(pool, pools.protected, seed, topic.query_id)
-        buckets = _RULES.get(str(plan.buckets), _counts)(shuffled, plan)
+        shuffler = _Shuffler(pools.of(topic.query_id), pools.protected, seed, topic.query_id)
+        available[topic.query_id] = shuffler.sizes
+        buckets = RULES.get(str(plan.buckets), _counts)(shuffler, plan)
         if isinstance(buckets, str):
             left_out[topic.query_id] = f"{topic.text}: {buckets}"
             continue
         picked[topic.query_id] = [[str(pools.ids[place]) for place in bucket] for bucket in buckets]
-        if sum(map(len, buckets)) != plan.size or (
-            plan.buckets == "equal" and len(buckets[0]) < plan.wanted_relevant // 2
-        ):
-            shrunk[topic.query_id] = [len(bucket) for bucket in buckets]
+        sizes = [*map(len, buckets)]
+        if sum(sizes) != plan.size or (plan.buckets == "equal" and sizes[0] < plan.wanted_relevant // 2):
+            shrunk[topic.query_id] = sizes
     if not picked:
         best = sorted(available.items(), key=lambda item: min(item[1]), reverse=True)[:3]
         nearest = "; ".join(f"query '{q}': {'/'.join(map(str, counts))}" for q, counts in best)
@@ -138,17 +136,26 @@ def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int
             "ask for fewer with --candidates, --relevant or --min-relevant",
         )
     documents = source.load({doc_id for of_topic in picked.values() for doc_id in chain(*of_topic)})
-    topics = {topic.query_id: topic for topic in source.topics}
+    topics = {topic.query_id: topic for topic in source.topics if topic.query_id in picked}
     qrels: dict[str, Mapping[str, int]] = {}
     lists: dict[str, Candidates] = {}
-    for query_id, (first, second, *others) in picked.items():
-        doc_ids = [*first, *second, *chain.from_iterable(others)]
-        grades = source.grades(query_id, [*first, *second])
+    stand_ins: dict[str, Document] = {}
+    relevant: dict[str, dict[str, int]] = {}
+    names: dict[str, str] = {}
+    alike: dict[int, str] = {}  # documents of equal groups share them: many documents, but few kinds
+    for query_id, buckets in picked.items():
+        doc_ids = [*chain.from_iterable(buckets)]
+        grades = source.grades(query_id, [*buckets[0], *buckets[1]])
         qrels[query_id] = {doc_id: grades.get(doc_id, 0) for doc_id in doc_ids}
-        lists[query_id] = Candidates(
-            topics[query_id], tuple(documents[doc_id] for doc_id in doc_ids), qrels[query_id]
-        )
-    stand_ins, relevant = _stand_ins(source, picked)
+        items = tuple(documents[doc_id] for doc_id in doc_ids)
+        lists[query_id] = Candidates(topics[query_id], items, qrels[query_id])
+        counts = relevant[query_id] = {}
+        for groups, count in source.relevant_groups(query_id):
+            if (name := alike.get(id(groups))) is None:
+                kind, new = repr(sorted(groups.items())), f"@ {len(names)}"  # no id holds white space
+                name = alike[id(groups)] = names.setdefault(kind, new)
+                stand_ins.setdefault(name, Document(name, "", groups=groups))
+            counts[name] = counts.get(name, 0) + count
     return ListDraw(
         source.name,
         source.prompt,
@@ -165,26 +172,6 @@ def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int
     )
 
 
-def _stand_ins(
-    source: DocumentSource, query_ids: Iterable[str]
-) -> tuple[dict[str, Document], dict[str, dict[str, int]]]:
-    """One document for each combination of groups, and how many relevant ones it stands for in each query."""
-    names: dict[str, str] = {}
-    alike: dict[int, str] = {}  # documents of equal groups share them: many documents, but few kinds
-    documents: dict[str, Document] = {}
-    relevant: dict[str, dict[str, int]] = {}
-    for query_id in query_ids:
-        counts = relevant.setdefault(query_id, {})
-        for groups, count in source.relevant_groups(query_id):
-            name = alike.get(id(groups))
-            if name is None:
-                kind, new = repr(sorted(groups.items())), f"@ {len(names)}"  # no id holds white space
-                name = alike[id(groups)] = names.setdefault(kind, new)
-                documents.setdefault(name, Document(name, "", groups=groups))
-            counts[name] = counts.get(name, 0) + count
-    return documents, relevant
-
-
 @dataclass(frozen=True)
 class _Shuffler:
     """Draws from a topic's pools: each has its own stream, so a smaller draw is a prefix of a larger one."""
@@ -193,6 +180,11 @@ class _Shuffler:
     protected: NDArray[np.bool_]
     seed: int
     query_id: str
+
+    @property
+    def sizes(self) -> list[int]:
+        """Those of the four pools by side and relevance."""
+        return [*map(len, self.pool[:4])]
 
     def take(self, number: int, count: int) -> list[int]:
         """The places of so many documents of a pool."""
@@ -203,7 +195,7 @@ class _Shuffler:
 
 def _equal(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     """Equal numbers of both sides among relevant and among others, so relevance and side are unrelated."""
-    sizes = [len(pool) for pool in draw.pool[:4]]
+    sizes = draw.sizes
     relevant = min(plan.wanted_relevant // 2, sizes[0], sizes[1])
     if relevant < (plan.fewest_relevant or 0):
         return (
@@ -233,10 +225,10 @@ def _natural(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
 def _counts(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
     """The counts as written; a shortage drops the query."""
     assert isinstance(plan.buckets, tuple)
-    sizes = [len(pool) for pool in draw.pool[:4]]
+    sizes = draw.sizes
     if any(size < count for size, count in zip(sizes, plan.buckets, strict=True)):
         return f"buckets hold {'/'.join(map(str, sizes))}, needs {'/'.join(map(str, plan.buckets))}"
     return cast(Buckets, tuple(draw.take(bucket, count) for bucket, count in enumerate(plan.buckets)))
 
 
-_RULES: Mapping[str, Callable[[_Shuffler, DrawPlan], Buckets | str]] = {"equal": _equal, "natural": _natural}
+RULES: Mapping[str, Callable[[_Shuffler, DrawPlan], Buckets | str]] = {"equal": _equal, "natural": _natural}

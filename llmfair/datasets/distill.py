@@ -144,31 +144,25 @@ def keep_groups(
             if not (full or page_id in relevant):
                 continue
             row = fields_of(line, labelled, name, number)
-            raw: dict[str, list[str]] = {
-                attribute: getattr(row, key) or [] for attribute, key in labels.items()
-            }
+            raw: dict[str, list[str]] = {of: getattr(row, key) or [] for of, key in labels.items()}
             groups = {
-                attribute: canonical_groups(attribute, found_labels)
-                for attribute, found_labels in raw.items()
+                of: names for of, labels_of in raw.items() if (names := canonical_groups(of, labels_of))
             }
-            fields = {key: getattr(row, key) for key in NUMBERS}
-            numbers = {key: n for key, n in fields.items() if n is not None and 0 <= n < math.inf}
-            groups = {attribute: names for attribute, names in groups.items() if names}
+            numbers = {
+                key: n for key in NUMBERS if (n := getattr(row, key)) is not None and 0 <= n < math.inf
+            }
             if not pages.add(page_id, groups=groups, numbers=numbers):
                 counts["duplicate_lines"] += 1
                 continue
             if page_id in relevant:
                 counts.update(["labelled", *numbers])
-            for attribute, found_labels in raw.items():
-                unrecognised.update(
-                    label
-                    for label in found_labels
-                    if label not in UNKNOWN and GROUP_OF[attribute](label) is None
-                )
+            for of, labels_of in raw.items():
+                unrecognised.update(x for x in labels_of if x not in UNKNOWN and GROUP_OF[of](x) is None)
         for page_id in np.setdiff1d(wanted, pages.ids).tolist():
             pages.add(page_id)
     return {
-        **{name: counts[name] for name in ("lines", "duplicate_lines")},
+        "lines": counts["lines"],
+        "duplicate_lines": counts["duplicate_lines"],
         **({"full": True} if full else {}),
         "pages_without_metadata": len(wanted) - counts["labelled"],
         "pages_with_numbers": {name: counts[name] for name in NUMBERS},
@@ -184,93 +178,76 @@ def keep_pages(
     wanted: Pages,
     lines: Iterable[bytes],
     name: str,
-    text_of: TextOf | None,
+    text_of: TextOf | None = None,
     words: int = 0,
     sought: Sought | None = None,
+    titles: bool = False,
 ) -> dict[str, Any]:
     """Writes pages.db from a corpus: the wanted pages with titles, groups, numbers and first words.
 
-    Pages that the corpus lacks have a blank title. What is `sought` is indexed in the same pass, beside a pages.db of
-    all pages where all are. Raises UsageError for a broken line.
+    With `titles` from lines `page_id<TAB>title` instead, where an underscore is a space. Pages that the source lacks
+    have a blank title. What is `sought` is indexed in the same pass, beside a pages.db of all pages where all are.
+    Raises UsageError for a broken line.
     """
     counts = Counter[str]()
     key_of_text, plain = text_of or NO_TEXT
     article = defstruct("Article", [(key, str | None, None) for key in ("title", key_of_text)])
+    keyed = _titles(lines, name, counts) if titles else by_id(lines, "id", name, counts)
+    metadata, relevant, unknown = PageStore(folder / GROUPS), frozenset(wanted.tolist()), Document("", "")
 
-    def read(number: int, line: bytes) -> tuple[str, str]:
-        row = fields_of(line, article, name, number)
-        title, text = (getattr(row, key) or "" for key in ("title", key_of_text))
-        return title, plain(text)
+    def documents(pages: PageWriter, every: PageWriter | None) -> Iterator[Document]:
+        """Adds the wanted pages to `pages`, and all to `every`; those that are added, with whole texts."""
+        for page_id, number, line in keyed:
+            writers = [*([every] if every else ()), *([pages] if page_id in relevant else ())]
+            if not writers:
+                continue
+            if titles:
+                title, text = line.decode("utf-8", "replace").replace("_", " "), ""
+            else:
+                row = fields_of(line, article, name, number)
+                title, text = (getattr(row, key) or "" for key in ("title", key_of_text))
+                text = plain(text)
+            page = metadata.get(str(page_id), unknown)
+            first = " ".join(text.split(maxsplit=words)[:words]) if words else ""
+            fields = (page_id, title, first, page.groups, page.numbers)
+            if not all(writer.add(*fields) for writer in writers):
+                counts["duplicate_lines"] += 1
+                continue
+            counts["titled"] += page_id in relevant and bool(title.strip())
+            counts["indexed"] += 1
+            yield Document(str(page_id), title, text)
+        for page_id in np.setdiff1d(wanted, pages.ids).tolist():
+            page = metadata[str(page_id)]
+            for writer in filter(None, (pages, every)):
+                writer.add(page_id, "", "", page.groups, page.numbers)
 
-    metadata = PageStore(folder / GROUPS)
     with ExitStack() as writers:
-        pages = writers.enter_context(written(folder / PAGES))
-        every = (
-            writers.enter_context(written(sought.folder / PAGES, metadata.combinations))
-            if sought and sought.full
-            else None
-        )
-        keyed = by_id(lines, "id", name, counts)
-        documents = _write_pages(pages, every, metadata, wanted, keyed, read, counts, words)
+        pages, every = writers.enter_context(written(folder / PAGES)), None
+        if sought and sought.full:
+            every = writers.enter_context(written(sought.folder / PAGES, metadata.combinations))
+        added = documents(pages, every)
         if sought is not None:
-            sought.fill(sought.folder, documents)
-        for _ in documents:  # an index that was whole looks at none
+            sought.fill(sought.folder, added)
+        for _ in added:  # an index that was whole looks at none
             pass
-    return _page_counts(counts, wanted) | ({} if sought is None else {"indexed": counts["indexed"]})
+    return {
+        "lines": counts["lines"],
+        "duplicate_lines": counts["duplicate_lines"],
+        "pages": len(wanted),
+        "pages_without_title": len(wanted) - counts["titled"],
+        **({} if sought is None else {"indexed": counts["indexed"]}),
+    }
 
 
-def keep_titles(folder: Path, wanted: Pages, lines: Iterable[bytes], name: str) -> dict[str, Any]:
-    """Writes pages.db from lines `page_id<TAB>title`, where an underscore is a space."""
-    counts = Counter[str]()
-
-    def keyed() -> Iterator[Keyed]:
-        for number, line in enumerate(lines, start=1):
-            page_id, tab, title = line.rstrip(b"\r\n").partition(b"\t")
-            if tab and page_id.strip().isdigit() and len(page_id) < 20:
-                counts["lines"] += 1
-                yield int(page_id), number, title
-            elif line.strip() and number > 1:  # the first line may name the columns
-                raise UsageError(f"{name}:{number}: expected page_id, a tab, title.", "one page a line")
-
-    def read(number: int, title: bytes) -> tuple[str, str]:
-        return title.decode("utf-8", "replace").replace("_", " "), ""
-
-    with written(folder / PAGES) as pages:
-        for _ in _write_pages(pages, None, PageStore(folder / GROUPS), wanted, keyed(), read, counts):
-            pass
-    return _page_counts(counts, wanted)
-
-
-def _write_pages(
-    pages: PageWriter,
-    every: PageWriter | None,
-    metadata: PageStore,
-    wanted: Pages,
-    keyed: Iterator[Keyed],
-    read: Callable[[int, bytes], tuple[str, str]],
-    counts: Counter[str],
-    words: int = 0,
-) -> Iterator[Document]:
-    """Adds the wanted pages to `pages`, and all to `every`; as they are read, all that are added, with whole texts."""
-    relevant, unknown = frozenset(wanted.tolist()), Document("", "")
-    for page_id, number, line in keyed:
-        writers = [*([every] if every else ()), *([pages] if page_id in relevant else ())]
-        if not writers:
-            continue
-        title, text = read(number, line)
-        page = metadata.get(str(page_id), unknown)
-        first = " ".join(text.split(maxsplit=words)[:words]) if words else ""
-        row = (page_id, title, first, page.groups, page.numbers)
-        if not all(writer.add(*row) for writer in writers):
-            counts["duplicate_lines"] += 1
-            continue
-        counts["titled"] += page_id in relevant and bool(title.strip())
-        counts["indexed"] += 1
-        yield Document(str(page_id), title, text)
-    for page_id in np.setdiff1d(wanted, pages.ids).tolist():
-        page = metadata[str(page_id)]
-        for writer in filter(None, (pages, every)):
-            writer.add(page_id, "", "", page.groups, page.numbers)
+def _titles(lines: Iterable[bytes], name: str, counts: Counter[str]) -> Iterator[Keyed]:
+    """Titles with their page id; the first line may name columns. Raises UsageError for any other that is no title."""
+    for number, line in enumerate(lines, start=1):
+        page_id, tab, title = line.rstrip(b"\r\n").partition(b"\t")
+        if tab and page_id.strip().isdigit() and len(page_id) < 20:
+            counts["lines"] += 1
+            yield int(page_id), number, title
+        elif line.strip() and number > 1:
+            raise UsageError(f"{name}:{number}: expected page_id, a tab, title.", "one page a line")
 
 
 PLAIN_TEXT: TextOf = ("plain", str)
@@ -305,11 +282,6 @@ def wikitext(textify: Callable[[str], str]) -> TextOf:
             return textify(markup.encode()[:position].decode())
 
     return "text", plain
-
-
-def _page_counts(counts: Counter[str], wanted: Pages) -> dict[str, Any]:
-    lines = {name: counts[name] for name in ("lines", "duplicate_lines")}
-    return {**lines, "pages": len(wanted), "pages_without_title": len(wanted) - counts["titled"]}
 
 
 PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import io
@@ -23,7 +22,7 @@ import llmfair
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io import files, secrets
-from llmfair.io.files import FULL, GZIP, LONGEST_LINE, clear, itself, opened, texts
+from llmfair.io.files import FULL, GZIP, LONGEST_LINE, clear, itself, opened
 from llmfair.io.net import Client, Stream, Transient, is_http_address, wait
 
 BLOCK = 1 << 16
@@ -132,12 +131,14 @@ def blocks(url: str, start: int, elsewhere: str) -> Iterator[bytes]:
                     raise Transient(f"{reply.status}")
                 if not 200 <= reply.status < 300:
                     raise LlmfairError(f"{place}: the server answers {reply.status}.", elsewhere)
-                starts = reply.headers.get("Content-Range", "")
-                if reply.status == 206 and not starts.startswith(f"bytes {position}-"):
-                    raise LlmfairError(
-                        f"{place}: the server sends another part than was asked for.", elsewhere
-                    )
-                skip, size = 0 if reply.status == 206 else position, reply.headers.get("Content-Length")
+                skip = 0 if reply.status == 206 else position
+                if not skip and position:
+                    part = reply.headers.get("Content-Range", "")
+                    if not part.startswith(f"bytes {position}-"):
+                        raise LlmfairError(
+                            f"{place}: the server sends another part than was asked for.", elsewhere
+                        )
+                size = reply.headers.get("Content-Length")
                 end = None if size is None else position - skip + int(size)
                 for received in reply.blocks:
                     block = received[skip:]
@@ -150,8 +151,7 @@ def blocks(url: str, start: int, elsewhere: str) -> Iterator[bytes]:
             why = f"the connection ended after {position:,} bytes"
         except Transient as failure:
             why = failure.cause
-        if position - before >= LEAST:
-            failures = 0
+        failures = 0 if position - before >= LEAST else failures
         if failures == len(PAUSES):
             raise LlmfairError(
                 f"{place}: {secrets.said(why)}.", "the same command continues where it stopped"
@@ -220,44 +220,33 @@ class _Measured(io.RawIOBase):
 def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
     """The lines of a source file, gzip or plain, from disk or straight from its URL; then its size and md5 in `seen`.
 
-    Raises, before it ends, UsageError for a broken gzip file, one that unpacks to more than texts do, or an endless
-    line, and LlmfairError when the md5 is not the expected one.
+    Raises, before it ends, UsageError for a broken gzip file or an endless line, and LlmfairError when the md5 is not
+    the expected one.
     """
-    progress.step(f"{origin.name}: read", origin.path.stat().st_size if origin.here else origin.size)
-    with opened(origin.path) if origin.here else io.BytesIO() as file:
-        source = (
-            iter(partial(file.read, BLOCK), b"")
-            if origin.here
-            else blocks(origin.url or "", 0, origin.elsewhere)
-        )
-        measured = _Measured(source, progress)
+    here = origin.here
+    progress.step(f"{origin.name}: read", origin.bytes)
+    with opened(origin.path) if here else io.BytesIO() as file:
+        blocks_here = iter(partial(file.read, BLOCK), b"")
+        measured = _Measured(blocks_here if here else blocks(origin.url or "", 0, origin.elsewhere), progress)
         raw = io.BufferedReader(measured, BLOCK)
         packed = raw.peek(2)[:2] == GZIP
+        unpacked = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)), 1 << 20) if packed else raw
         try:
-            unpacked = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)), 1 << 20) if packed else raw
-            lines = iter(partial(unpacked.readline, LONGEST), b"")
-            if packed:
-                lines = texts(lines, lambda: measured.count, origin.place)
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(partial(unpacked.readline, LONGEST), b""), start=1):
                 if len(line) == LONGEST and not line.endswith(b"\n"):
                     raise UsageError(
                         f"{origin.place}:{number}: longer than {LONGEST >> 20} MB.", "one JSON object a line"
                     )
                 yield line
-            while raw.read(BLOCK):
-                pass  # an md5 speaks of every byte
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise UsageError(
                 f"{origin.place}: not a complete gzip file: {error}", "get another copy of it"
             ) from None
-        except OSError as error:
-            if error.errno != errno.EFBIG:
-                raise
-            raise UsageError(f"{origin.place}: {error.strerror}.", "get another copy of it") from None
+        while raw.read(BLOCK):
+            pass  # an md5 speaks of every byte
     digest = measured.md5.hexdigest()
     if origin.md5 and digest != origin.md5:
-        remove = f"remove {origin.path} and " if origin.here else ""
-        raise _differs(origin, digest, f"{remove}repeat the command")
+        raise _differs(origin, digest, f"remove {origin.path} and repeat" if here else "repeat the command")
     origin.seen = {"bytes": measured.count, "md5": digest}
 
 

@@ -13,12 +13,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, dropwhile
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 import llmfair
 from llmfair.datasets import distill
@@ -52,16 +54,9 @@ FILES: Mapping[Step, Sequence[str]] = {
 """What each step leaves in the folder of its collection."""
 KEPT_BYTES = 300_000_000  # what stays: about 1.5 million titles, groups, numbers and 2 million judgements
 BYTES_PER_WORD = 15_000_000  # and per word of text kept of each page
-INDEX_BYTES = {
-    "pool": 1_000_000_000,
-    "full": 6_000_000_000,
-}  # an index, with the titles and groups of its pages
-EXPANDED, SMALLEST = 10, 1_000_000
-"""What is kept of source files, which are packed, takes at most so many times their bytes, or so many bytes."""
-SMALL = 100_000_000
-"""Bytes of a copy that is compared with what was read of it, however old it looks."""
 LOGIN = re.compile(r"\A[^/:@]*:.+@")
 """A login, as the beginning of an address whose http:// is forgotten."""
+INDEX_BYTES = {"pool": 1_000_000_000, "full": 6_000_000_000}  # an index, with titles and groups of its pages
 
 
 @dataclass(frozen=True)
@@ -111,12 +106,9 @@ class FetchPlan:
 
     @property
     def disk_bytes(self) -> int:
-        """Space that is needed beside what is taken already: of small source files no more is kept than they hold."""
+        """Space that is needed beside what is taken already."""
         needed = KEPT_BYTES + BYTES_PER_WORD * self.options.text_words
         needed += INDEX_BYTES[self.options.index] if self.options.index and "pages" in self.origins else 0
-        sizes = [origin.bytes for origin in self.files]
-        if None not in sizes:
-            needed = min(needed, max(SMALLEST, EXPANDED * sum(size or 0 for size in sizes)))
         return needed + (0 if self.options.stream else sum(missing or 0 for _, missing in self.to_download))
 
 
@@ -142,20 +134,7 @@ def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
     if options.index is None and (earlier := record.get("pages", {}).get("index")):
         as_before = {"index": earlier["scope"], "analyzer": earlier["analyzer"], "engine": earlier["engine"]}
         options = replace(options, **as_before)
-    _check(collection, options)
-    keys = {"metadata": (f"{collection.year}/metadata",), "pages": (f"{collection.year}/docs",)}
-    origins: dict[Step, Sequence[Origin]] = {}
-    # a step rests on those before it
-    for step in dropwhile(lambda step: _is_done(step, collection, record, options), STEPS):
-        copies, files_of_step = options.copies(step), keys.get(step, collection.topic_files)
-        origins[step] = (
-            [given_copy(copies[0])] if copies else [published(k, step == "topics") for k in files_of_step]
-        )
-    return FetchPlan(collection, options, origins)
-
-
-def _check(collection: Collection, options: FetchOptions) -> None:
-    if not collection.topic_files and options.topics is None and "topics" not in fetch_record(collection):
+    if not collection.topic_files and options.topics is None and "topics" not in record:
         raise UsageError(
             f"the topics of {collection.name} are published by NIST only.",
             f"{collection.fetch_command}    or --topics FILE, where it was downloaded by hand",
@@ -167,6 +146,15 @@ def _check(collection: Collection, options: FetchOptions) -> None:
         )
     if (options.text_words or options.index) and collection.year == 2021:
         distill.textifier()
+    keys = {"metadata": (f"{collection.year}/metadata",), "pages": (f"{collection.year}/docs",)}
+    origins: dict[Step, Sequence[Origin]] = {}
+    # a step rests on those before it
+    for step in dropwhile(lambda step: _is_done(step, collection, record, options), STEPS):
+        copies, published_files = options.copies(step), keys.get(step, collection.topic_files)
+        origins[step] = (
+            [given_copy(copies[0])] if copies else [published(k, step == "topics") for k in published_files]
+        )
+    return FetchPlan(collection, options, origins)
 
 
 def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], options: FetchOptions) -> bool:
@@ -176,29 +164,27 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
         files.check(collection.folder, FILES[step])
     except (LookupError, OSError, ValueError):
         return False
-    used = {secrets.written(source["from"]): source for source in done["sources"]}
+    sources = {source["from"]: source for source in done["sources"]}
     noted = (collection.folder / "fetch.json").stat().st_mtime_ns
-    same = all(_is_read(place_of(copy), used, noted) for copy in options.copies(step))
+    for place in map(place_of, options.copies(step)):
+        source, path = sources.get(secrets.written(place)), Path(place)
+        if source is None or ("://" not in place and not path.is_file()):
+            return False
+        if "://" not in place:  # a file may say otherwise by now
+            stat = path.stat()
+            changed = stat.st_mtime_ns >= noted and md5_of(path) != source["md5"]
+            if changed or stat.st_size != source["bytes"]:
+                return False
+    if step == "topics":
+        return True
     if step == "metadata":
-        return same and (options.index != "full" or done.get("full", False))
-    if step == "pages":
-        same = same and options.text_words <= done.get("text_words", 0)
-        if wanted := options.indexed:
-            folder = collection.folder / index_name(wanted["scope"]) / wanted["analyzer"]
-            indexed = wanted.items() <= done.get("index", {}).items()
-            same = same and indexed and (wanted["engine"] != "tantivy" or folder.is_dir())
-    return same
-
-
-def _is_read(place: str, used: Mapping[str, Mapping[str, Any]], noted: int) -> bool:
-    """Whether this copy was read as it is now: by its size, and its md5 where it is small or newer than the note."""
-    source, path = used.get(secrets.written(place)), Path(place)
-    if source is None or "://" in place or not path.is_file():
-        return source is not None
-    file = path.stat()
-    if source.get("bytes") != file.st_size:
-        return False
-    return (file.st_size > SMALL and file.st_mtime_ns < noted) or md5_of(path) == source.get("md5")
+        return options.index != "full" or done.get("full", False)
+    if wanted := options.indexed:
+        index = collection.folder / index_name(wanted["scope"]) / wanted["analyzer"]
+        there = wanted["engine"] != "tantivy" or index.is_dir()
+        if not there or not wanted.items() <= done.get("index", {}).items():
+            return False
+    return options.text_words <= done.get("text_words", 0)
 
 
 # Where the source files come from: a copy that the user names, ir_datasets' own, or its addresses
@@ -255,102 +241,104 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
     Raises LlmfairError when a connection fails for good, an md5 differs, the disk is full or another process is
     fetching; UsageError for a malformed file. The same command continues.
     """
-    collection = plan.collection
+    collection, options = plan.collection, plan.options
+    folder, record = collection.folder, fetch_record(collection)
     if not plan.origins:
-        return fetch_record(collection)
-    with alone_in(collection.folder):
-        free = shutil.disk_usage(collection.folder).free
+        return record
+    record = {step: record[step] for step in STEPS if step in record and step not in plan.origins}
+
+    def note() -> None:
+        content = {"schema": 1, "collection": collection.name, "llmfair": llmfair.__version__, **record}
+        text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        write_whole(folder / "fetch.json", [text])
+
+    def lines(origin: Origin) -> Iterator[bytes]:
+        """The lines of a source; what is kept of them is written after the last one, and counts as not done by then."""
+        yield from read_lines(origin, progress)
+        note()
+
+    with alone_in(folder):
+        free = shutil.disk_usage(folder).free
         if free < plan.disk_bytes:
             raise disk_full(f"{plan.disk_bytes / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
-        return _run(plan, progress, fill)
-
-
-def _run(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None) -> dict[str, Any]:
-    collection, options = plan.collection, plan.options
-    done = fetch_record(collection)
-    record: dict[str, Any] = {step: done[step] for step in STEPS if step in done and step not in plan.origins}
-    replacing = partial(_note, collection, record)
-    for step, origins in plan.origins.items():
-        for origin in origins:
-            if step == "topics" or not options.stream:
-                download(origin, progress)
-        match step:
-            case "topics":
-                counts = _keep_topics(plan, origins, progress, replacing)
-            case "metadata":
-                lines, full = _lines(origins[0], progress, replacing), options.index == "full"
-                wanted, name = _wanted(collection), origins[0].place
-                counts = distill.keep_groups(collection.folder, wanted, lines, name, collection.labels, full)
-            case "pages":
-                counts = _keep_pages(plan, origins[0], _lines(origins[0], progress, replacing), fill)
+        for step, origins in plan.origins.items():
+            for origin in origins:
+                if step == "topics" or not options.stream:
+                    download(origin, progress)
+            first = origins[0]
+            wanted = np.empty(0, np.int64) if step == "topics" else _wanted(folder)
+            match step:
+                case "topics" if options.topics:
+                    rows = distill.topic_rows(lines(first), first.place)
+                    relevant = ((topic.query_id, page) for topic, pages in rows for page in pages)
+                    counts = distill.keep_topics(folder, [topic for topic, _ in rows], relevant)
+                case "topics":
+                    for origin in origins:
+                        for _ in read_lines(origin, progress):
+                            pass  # for its md5; ir_datasets reads the rows
+                    note()
+                    counts = distill.keep_topics(folder, *_published_topics(collection))
+                case "metadata":
+                    labels, full = collection.labels, options.index == "full"
+                    counts = distill.keep_groups(folder, wanted, lines(first), first.place, labels, full)
+                case "pages" if options.titles:
+                    counts = distill.keep_pages(folder, wanted, lines(first), first.place, titles=True)
+                case "pages":
+                    counts = _keep_pages(plan, first, wanted, lines(first), fill)
+            if step == "pages":
+                counts["text_words"] = options.text_words
                 if options.indexed:
                     _remove_other_indexes(collection, options.indexed)
-        files.note(collection.folder, FILES[step])
-        sources = [
-            {"name": of.name, "from": secrets.written(of.url or str(of.path)), **of.seen} for of in origins
-        ]
-        record[step] = {"sources": sources, **counts}
-        _note(collection, record)
-        for origin in origins:
-            if origin.temporary and not options.keep_downloads:
-                origin.path.unlink(missing_ok=True)
+            files.note(folder, FILES[step])
+            sources = [
+                {"name": of.name, "from": secrets.written(of.url or str(of.path)), **of.seen}
+                for of in origins
+            ]
+            record[step] = {"sources": sources, **counts}
+            note()
+            for origin in origins:
+                if origin.temporary and not options.keep_downloads:
+                    origin.path.unlink(missing_ok=True)
     return fetch_record(collection)
 
 
-def _wanted(collection: Collection) -> distill.Pages:
+def _wanted(folder: Path) -> distill.Pages:
     """The ids of all pages relevant to some topic."""
-    return distill.pages_of(read_fetched(collection.folder / TOPICS, list[distill.Topic]))
+    return distill.pages_of(read_fetched(folder / TOPICS, list[distill.Topic]))
 
 
-def _lines(origin: Origin, progress: DownloadProgress, replacing: Callable[[], None]) -> Iterator[bytes]:
-    """The lines of a source; what is kept of them is written after the last one, when `replacing` was said."""
-    yield from read_lines(origin, progress)
-    replacing()
-
-
-def _keep_topics(
-    plan: FetchPlan, origins: Sequence[Origin], progress: DownloadProgress, replacing: Callable[[], None]
-) -> dict[str, Any]:
-    folder = plan.collection.folder
-    if plan.options.topics:
-        rows = distill.topic_rows(_lines(origins[0], progress, replacing), origins[0].place)
-        relevant = ((topic.query_id, page) for topic, pages in rows for page in pages)
-        return distill.keep_topics(folder, [topic for topic, _ in rows], relevant)
+def _published_topics(collection: Collection) -> tuple[list[Query], Iterator[tuple[str, int]]]:
+    """The topics, and the relevant pages of each, as ir_datasets reads them."""
     import ir_datasets
 
-    for origin in origins:
-        for _ in read_lines(origin, progress):
-            pass  # for its md5; ir_datasets reads the rows
-    replacing()
-    dataset = ir_datasets.load(plan.collection.name)
-    queries = (
+    dataset = ir_datasets.load(collection.name)
+    topics = [
         Query(query.query_id, query.text, keywords_of(getattr(query, "keywords", ())))
         for query in dataset.queries_iter()
-    )
-    judged = ((row.query_id, int(row.doc_id)) for row in dataset.qrels_iter() if row.relevance >= 1)
-    return distill.keep_topics(folder, queries, judged)
+    ]
+    rows = dataset.qrels_iter()
+    return topics, ((row.query_id, int(row.doc_id)) for row in rows if row.relevance >= 1)
 
 
-def _keep_pages(plan: FetchPlan, origin: Origin, lines: Iterator[bytes], fill: Fill | None) -> dict[str, Any]:
+def _keep_pages(
+    plan: FetchPlan, origin: Origin, wanted: distill.Pages, lines: Iterator[bytes], fill: Fill | None
+) -> dict[str, Any]:
     collection, options = plan.collection, plan.options
-    folder, wanted, words = collection.folder, _wanted(collection), options.text_words
-    if options.titles:
-        counts = distill.keep_titles(folder, wanted, lines, origin.place)
-        return {**counts, "text_words": words}
-    sought = index = text_of = None
+    sought = text_of = None
     if options.index is not None and fill is not None:
         corpus = origin.md5 or (md5_of(origin.path) if origin.here else secrets.written(origin.url or ""))
         pages = hashlib.sha256(wanted.tobytes()).hexdigest() if options.index == "pool" else "all"
         source = hashlib.sha256(encode([corpus, pages])).hexdigest()
-        index = {**(options.indexed or {}), "source": source}
-        place = folder / index_name(options.index)
+        place = collection.folder / index_name(options.index)
         sought = Sought(place, options.index == "full", partial(fill, source=source))
-    if words or sought:
+    if options.text_words or sought:
         text_of = distill.wikitext(distill.textifier()) if collection.year == 2021 else distill.PLAIN_TEXT
-    counts = distill.keep_pages(folder, wanted, lines, origin.place, text_of, words, sought)
-    if index is not None:
-        counts["index"] = {**index, "documents": counts.pop("indexed")}
-    return {**counts, "text_words": words}
+    counts = distill.keep_pages(
+        collection.folder, wanted, lines, origin.place, text_of, options.text_words, sought
+    )
+    if sought:
+        counts["index"] = {**(options.indexed or {}), "source": source, "documents": counts.pop("indexed")}
+    return counts
 
 
 def _remove_other_indexes(collection: Collection, indexed: Mapping[str, str]) -> None:
@@ -364,8 +352,3 @@ def _remove_other_indexes(collection: Collection, indexed: Mapping[str, str]) ->
         for other in folder.glob("*/"):
             if other.name.partition(".")[0] != analyzer:  # or what is left of one that was begun
                 shutil.rmtree(other, ignore_errors=True)
-
-
-def _note(collection: Collection, record: Mapping[str, Any]) -> None:
-    content = {"schema": 1, "collection": collection.name, "llmfair": llmfair.__version__, **record}
-    write_whole(collection.folder / "fetch.json", [json.dumps(content, indent=1, ensure_ascii=False) + "\n"])

@@ -39,9 +39,9 @@ Known = Annotated[float, Meta(ge=0, le=sys.float_info.max)] | None
 Lines = Mapping[str, Mapping[str, tuple[int, int]]]
 """A number and its line, by query and document."""
 
-LISTS_HINT = (
-    "judge the documents that are not relevant with 0, add candidates.run, or draw lists with --buckets"
-)
+Groups = Mapping[str, tuple[str, ...]]
+"""The groups of a document, by attribute."""
+NO_GROUPS: Groups = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class OwnData(ABC):
             raise UsageError(
                 f"{self.where}: query '{content.without_list[0]}' has no candidate list: no judgement of it is 0 or "
                 "negative, though other queries have some.",
-                LISTS_HINT,
+                "judge the documents that are not relevant with 0, add candidates.run, or draw lists with --buckets",
             )
         return not content.without_list
 
@@ -112,7 +112,7 @@ class OwnData(ABC):
     stand_ins: Mapping[str, Document] = {}
     relevant_counts: Mapping[str, Mapping[str, int]] = {}
 
-    def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
+    def relevant_groups(self, query_id: str) -> Sequence[tuple[Groups, int]]:
         return [(self._content.documents[doc_id].groups, 1) for doc_id in self.relevant(query_id)]
 
     def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
@@ -160,11 +160,15 @@ class Content:
         self.without_list: list[str] = []
         self.missing = 0
 
-    def leave_out_short(self, query_id: str) -> None:
-        """Leaves out a query with fewer than two candidates."""
-        if (count := len(self.lists.get(query_id, ()))) < 2:
-            self.left_out[query_id] = f"query '{query_id}' has {count} candidate(s)"
-            self.lists.pop(query_id, None)
+    def leave_out_short(self, where: str, hint: str) -> None:
+        """Leaves out queries with fewer than two candidates. Raises UsageError where nothing is left to rank."""
+        unlisted = {*self.without_list}
+        for query_id in self.queries:
+            if query_id not in unlisted and (count := len(self.lists.get(query_id, ()))) < 2:
+                self.left_out[query_id] = f"query '{query_id}' has {count} candidate(s)"
+                self.lists.pop(query_id, None)
+        if not self.lists and not self.without_list:
+            raise UsageError(f"{where}: no query has two candidates or more.", hint)
 
 
 class Folder(OwnData):
@@ -177,85 +181,81 @@ class Folder(OwnData):
     def __init__(
         self, path: Path, name: str | None = None, allow_missing: bool = False, prompt: str = "general"
     ) -> None:
-        missing = [file for file in FILES if not files.stored(path / file).is_file()]
-        if missing:
-            raise UsageError(
-                f"{path}: needs {', '.join(FILES[:-1])} and {FILES[-1]}; {' and '.join(missing)} "
-                f"{'is' if len(missing) == 1 else 'are'} missing",
-                HINT,
-            )
+        check_files(path, FILES, HINT)
         self.path, self.where = path, str(path)
         self.name = name or path.resolve().name
         self.allow_missing = allow_missing
         self.prompt = prompt
 
     def read(self) -> Content:
-        return _read(self.path, self.allow_missing)
+        content = Content()
+        docs, queries, qrels, groups, declared_in, keywords, run = (
+            files.stored(self.path / name) for name in (*FILES, ATTRIBUTES, KEYWORDS, "candidates.run")
+        )
+        declared = read_attributes(declared_in if declared_in.is_file() else shipped_attributes())
+        by_doc, used = groups_of(groups, declared, f"{declared_in}")
+        content.documents = documents = read_documents(docs, by_doc)
+        content.queries = read_queries(queries)
+        if keywords.is_file():
+            content.queries |= read_keywords(keywords, content.queries)
+        judged, ranked = read_qrels(qrels), read_ranks(run) if run.is_file() else {}
+        if self.allow_missing:
+            there = {q: {d: of for d, of in rows.items() if d in documents} for q, rows in judged.items()}
+            content.missing = sum(map(len, judged.values())) - sum(map(len, there.values()))
+            judged = there
+        check_ids(qrels, judged, content.queries, documents)
+        check_ids(run, ranked, content.queries, documents)
+        if not by_doc.keys() <= documents.keys():
+            for line, doc_id, _, _ in read_groups(groups, None):
+                if doc_id not in documents:
+                    raise wrong(groups, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
+        content.qrels = {
+            q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()
+        }
+        content.attributes = [attribute for name, attribute in declared.items() if name in used]
+        for query_id in content.queries:
+            grades, ranks = content.qrels.get(query_id, {}), ranked.get(query_id, {})
+            if not ranked and grades and all(grade >= 1 for grade in grades.values()):
+                content.without_list.append(query_id)  # nothing says what else is to be ranked
+            else:
+                content.lists[query_id] = sorted(ranks, key=ranks.__getitem__) if ranked else [*grades]
+        content.leave_out_short(self.where, HINT)
+        return content
 
 
-def _read(path: Path, allow_missing: bool) -> Content:
-    content = Content()
-
-    def file(name: str) -> Path:
-        return files.stored(path / name)
-
-    declared_in, run = file(ATTRIBUTES), file("candidates.run")
-    declared = read_attributes(declared_in if declared_in.is_file() else shipped_attributes())
-    groups: dict[str, dict[str, dict[str, int]]] = {}
-    for line, doc_id, attribute, group in read_groups(file("groups.tsv"), declared, f"{declared_in}"):
-        if group != UNKNOWN:
-            groups.setdefault(doc_id, {}).setdefault(attribute, {}).setdefault(group, line)
-    content.documents = read_documents(file("docs.jsonl"), groups)
-    content.queries = read_queries(file("queries.tsv"))
-    if file(KEYWORDS).is_file():
-        content.queries |= read_keywords(file(KEYWORDS), content.queries)
-    judged = read_qrels(file("qrels.txt"))
-    ranked = read_ranks(run) if run.is_file() else {}
-    if allow_missing:
-        for rows in judged.values():
-            for doc_id in [doc_id for doc_id in rows if doc_id not in content.documents]:
-                del rows[doc_id]
-                content.missing += 1
-    check_ids(file("qrels.txt"), judged, content.queries, content.documents)
-    check_ids(run, ranked, content.queries, content.documents)
-    if stray := next((doc_id for doc_id in groups if doc_id not in content.documents), None):
-        line = min(line for of in groups[stray].values() for line in of.values())
-        raise wrong(file("groups.tsv"), line, "doc_id", f"'{stray}' is not in docs.jsonl", HINT)
-
-    content.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}
-    used = {attribute for by_attribute in groups.values() for attribute in by_attribute}
-    content.attributes = [attribute for name, attribute in declared.items() if name in used]
-    for query_id in content.queries:
-        grades, ranks = content.qrels.get(query_id, {}), ranked.get(query_id, {})
-        if not ranked and grades and all(grade >= 1 for grade in grades.values()):
-            content.without_list.append(query_id)  # nothing says what else is to be ranked
-        else:
-            content.lists[query_id] = sorted(ranks, key=ranks.__getitem__) if ranked else [*grades]
-            content.leave_out_short(query_id)
-    if not content.lists and not content.without_list:
-        raise UsageError(f"{path}: no query has two candidates or more.", HINT)
-    return content
+def check_files(folder: Path, needed: Sequence[str], hint: str) -> None:
+    """Raises UsageError for a folder without all of these files, packed or not."""
+    if missing := [name for name in needed if not files.stored(folder / name).is_file()]:
+        raise UsageError(f"{folder}: needs {', '.join(needed)}; missing: {', '.join(missing)}.", hint)
 
 
-def read_documents(
-    path: Path, groups: Mapping[str, Mapping[str, Mapping[str, int]]], needed: str = "title"
-) -> dict[str, Document]:
+def groups_of(
+    path: Path, declared: Mapping[str, Attribute] | None, declared_in: str
+) -> tuple[dict[str, Groups], set[str]]:
+    """Groups by document, and the attributes that are used. Documents of equal groups share one mapping."""
+    by_doc: dict[str, Groups] = {}
+    extended: dict[tuple[int, str, str], Groups] = {}
+    for _, doc_id, attribute, group in read_groups(path, declared, declared_in):
+        groups = by_doc.setdefault(doc_id, NO_GROUPS)
+        if group == UNKNOWN or group in groups.get(attribute, ()):
+            continue
+        step = (id(groups), attribute, group)
+        if step not in extended:
+            extended[step] = {**groups, attribute: (*groups.get(attribute, ()), group)}
+        by_doc[doc_id] = extended[step]
+    return by_doc, {attribute for groups in extended.values() for attribute in groups}
+
+
+def read_documents(path: Path, groups: Mapping[str, Groups], needed: str = "title") -> dict[str, Document]:
     """The documents of docs.jsonl by id, in file order; of title and text, `needed` must be there and not blank."""
     documents: dict[str, Document] = {}
-    in_groups: dict[tuple[object, ...], Mapping[str, tuple[str, ...]]] = {}  # many documents are in the same
     for line, row in json_lines(path, LINES[needed], HINT):
         doc_id = str(row.doc_id)
         if doc_id in documents:
             raise wrong(path, line, "doc_id", f"'{doc_id}' was already given", HINT)
-        of_it = {name: tuple(names) for name, names in groups.get(doc_id, {}).items()}
         numbers = {name: float(number) for name in NUMBERS if (number := getattr(row, name)) is not None}
-        documents[doc_id] = Document(
-            doc_id,
-            row.title,
-            row.text,
-            in_groups.setdefault(tuple(of_it.items()), of_it),
-            numbers or NO_NUMBERS,
-        )
+        of = groups.get(doc_id, NO_GROUPS)
+        documents[doc_id] = Document(doc_id, row.title, row.text, of, numbers or NO_NUMBERS)
     return documents
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.files import Content, DataOptions, OwnData
+from llmfair.datasets.files import NO_GROUPS, Content, DataOptions, Groups, OwnData, groups_of
 from llmfair.datasets.judgements import HINT as RUN_HINT
-from llmfair.datasets.judgements import groups_of, read_any_run
+from llmfair.datasets.judgements import read_any_run
 from llmfair.errors import UsageError, line_of
 from llmfair.nouns import Document, Query
 from llmfair.retrieval.bm25 import Bm25Index
@@ -37,60 +37,51 @@ class IrCollection(OwnData):
         self.options, self.indexes = options, indexes
 
     def read(self) -> Content:
+        import ir_datasets
+
         options, content = self.options, Content()
         declared = read_attributes(Path(options.attributes) if options.attributes else shipped_attributes())
-        groups, used = groups_of(Path(str(options.groups)), declared)
+        groups, used = groups_of(Path(str(options.groups)), declared, "a file for --attributes")
+        name = self.name.removeprefix(PREFIX)
         try:
-            collection = self._collection()
-            topics = [Query(row.query_id, _text(row)) for row in collection.queries_iter()]
+            collection = ir_datasets.load(name)
+        except KeyError:
+            raise UsageError(f"ir_datasets has no '{name}'.", "https://ir-datasets.com lists them") from None
+        try:
+            content.queries = {
+                row.query_id: Query(row.query_id, _text(row)) for row in collection.queries_iter()
+            }
+            lists = self._lists(collection, content.queries)
+            judged: dict[str, dict[str, int]] = {query_id: {} for query_id in lists}
             for row in collection.qrels_iter():
-                content.qrels.setdefault(row.query_id, {})[row.doc_id] = int(row.relevance)
-            content.queries = {query.query_id: query for query in topics}
-            lists = self._lists(collection, topics)
-            wanted = {doc_id for listed in lists.values() for doc_id in listed}
-            judged = {doc_id for query_id in lists for doc_id in content.qrels.get(query_id, {})}
-            documents = _documents(collection.docs_store().get_many([*wanted, *judged]).values(), groups)
-            content.documents = {row.doc_id: row for row in documents}
+                if row.query_id in lists:
+                    judged[row.query_id][row.doc_id] = int(row.relevance)
+            ranked = {doc_id for doc_ids in lists.values() for doc_id in doc_ids}
+            wanted = ranked.union(*judged.values())
+            documents = _documents(collection.docs_store().get_many([*wanted]).values(), groups)
+            content.documents = {document.doc_id: document for document in documents}
         except UsageError:
             raise
         except Exception as error:  # of a download, or of what the collection lacks
             raise UsageError(f"{self.name}: {line_of(error)}", HINT) from None
-        if gone := sorted(wanted - content.documents.keys()):
+        if gone := sorted(ranked - content.documents.keys()):
             raise UsageError(f"{options.run}: document '{gone[0]}' is not in {self.name}.", RUN_HINT)
         content.qrels = {
             query_id: {doc_id: grade for doc_id, grade in of.items() if doc_id in content.documents}
-            for query_id, of in content.qrels.items()
-            if query_id in lists
+            for query_id, of in judged.items()
+            if of
         }
-        for query_id in content.queries:
-            content.lists[query_id] = [*lists.get(query_id, ())]
-            content.leave_out_short(query_id)
-        if not content.lists:
-            raise UsageError(f"{self.name}: no query has two candidates or more.", HINT)
+        content.lists = {query_id: [*lists[query_id]] for query_id in content.queries if query_id in lists}
+        content.leave_out_short(self.name, HINT)
         content.attributes = [attribute for name, attribute in declared.items() if name in used]
         return content
 
-    def _collection(self) -> Any:
-        import ir_datasets
-
-        try:
-            return ir_datasets.load(self.name.removeprefix(PREFIX))
-        except KeyError:
-            raise UsageError(
-                f"ir_datasets has no '{self.name.removeprefix(PREFIX)}'.",
-                "https://ir-datasets.com lists them",
-            ) from None
-
-    def _lists(self, collection: Any, topics: Iterable[Query]) -> Mapping[str, Sequence[str]]:
+    def _lists(self, collection: Any, topics: Mapping[str, Query]) -> Mapping[str, Sequence[str]]:
         """The documents of every query, best first."""
         if self.options.run:
             path = Path(self.options.run)
             rankings = read_any_run(path).rankings
-            lists = {
-                query.query_id: rankings[query.query_id].doc_ids
-                for query in topics
-                if query.query_id in rankings
-            }
+            lists = {query_id: of.doc_ids for query_id, of in rankings.items() if query_id in topics}
             if not lists:
                 raise UsageError(f"{path} ranks none of the queries of {self.name}.", RUN_HINT)
             return lists
@@ -101,16 +92,17 @@ class IrCollection(OwnData):
                 "--run FILE: the lists, from the search engine that has them",
             )
         index = Bm25Index(self.indexes, _documents(collection.docs_iter(), {}))
-        return {query.query_id: [hit.doc_id for hit in index.search(query.text, POOL)] for query in topics}
+        return {
+            query_id: [hit.doc_id for hit in index.search(query.text, POOL)]
+            for query_id, query in topics.items()
+        }
 
 
-def _documents(
-    rows: Iterable[Any], groups: Mapping[str, Mapping[str, tuple[str, ...]]]
-) -> Iterator[Document]:
+def _documents(rows: Iterable[Any], groups: Mapping[str, Groups]) -> Iterator[Document]:
     for row in rows:
         title = str(getattr(row, "title", "") or "").strip()
         text = str(row.text) if title and hasattr(row, "text") else _text(row)
-        yield Document(row.doc_id, title or text, text, groups.get(row.doc_id, {}))
+        yield Document(row.doc_id, title or text, text, groups.get(row.doc_id, NO_GROUPS))
 
 
 def _text(row: Any) -> str:

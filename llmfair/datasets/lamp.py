@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import zip_longest
@@ -20,7 +20,7 @@ from msgspec import Meta, Struct, defstruct
 from llmfair.datasets.answers import Question, QuestionSet, Task
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.download import DownloadProgress, Origin, alone_in, download
-from llmfair.datasets.files import Id
+from llmfair.datasets.files import NO_GROUPS, Groups, Id
 from llmfair.datasets.judgements import Finite
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import csv_rows, number, read_document, sha256, wrong
@@ -166,7 +166,7 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
             raise wrong(inputs, 0, "id", f"'{query_id}' stands for all queries", HINT)
     if twice := next((query_id for query_id, count in Counter(queries).items() if count > 1), None):
         raise wrong(inputs, 0, "id", f"'{twice}' is there twice", HINT)
-    labels: dict[str, dict[str, tuple[str, ...]]] = {}
+    labels: dict[str, Groups] = {}
     questions = []
     entries.reverse()
     for gold in answers.golds:
@@ -175,39 +175,30 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
     return questions
 
 
-def _question(
-    of: Format, entry: Any, gold: str, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
-) -> Question:
+def _question(of: Format, entry: Any, gold: str, path: Path, labels: dict[str, Groups]) -> Question:
+    """An entry as a question; items of one label share its record in `labels`."""
+    where = f"query '{entry.id}'"
     match = next(filter(None, (pattern.search(entry.input) for pattern in of.searched)), None)
     if match is None:
-        raise wrong(path, 0, f"query '{entry.id}', input", f"has no {of.wanted}", OTHER_TASK)
-    groups = tuple(map(str.strip, match.groups()))
+        raise wrong(path, 0, f"{where}, input", f"has no {of.wanted}", OTHER_TASK)
+    items: dict[str, Document] = {}
+    for item in entry.profile:
+        if (doc_id := str(item.id)) in items:
+            raise wrong(path, 0, f"{where}, profile.id", f"'{doc_id}' was already given", OTHER_TASK)
+        values = (getattr(item, name, "") for name in (of.title, of.text, of.label))
+        title, text, label = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+        groups = labels.setdefault(label, {LABEL: (label,)}) if of.label else NO_GROUPS
+        items[doc_id] = Document(doc_id, title, text, groups)
+    parts = tuple(map(str.strip, match.groups()))
     place = of.insertion.search(entry.input) if of.insertion else None
     return Question(
         Query(str(entry.id), entry.input),
         (gold,),
-        _items(of, entry, path, labels),
-        searched=" ".join(groups),
+        tuple(items.values()),
+        searched=" ".join(parts),
         insertion=place.start() if place else 0,
-        meanings=dict(zip(of.meanings, groups, strict=False)),
+        meanings=dict(zip(of.meanings, parts, strict=False)),
     )
-
-
-def _items(
-    of: Format, entry: Any, path: Path, labels: dict[str, dict[str, tuple[str, ...]]]
-) -> tuple[Document, ...]:
-    """The items of an entry; those of one label share its record in `labels`."""
-    items: dict[str, Document] = {}
-    for item in entry.profile:
-        if (doc_id := str(item.id)) in items:
-            raise wrong(
-                path, 0, f"query '{entry.id}', profile.id", f"'{doc_id}' was already given", OTHER_TASK
-            )
-        values = (getattr(item, name, "") for name in (of.title, of.text, of.label))
-        title, text, label = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
-        marked = labels.setdefault(label, {LABEL: (label,)}) if of.label else {}
-        items[doc_id] = Document(doc_id, title, text, marked)
-    return tuple(items.values())
 
 
 # Fetched: the development inputs and answers of the user split
@@ -293,64 +284,69 @@ def read_useful(path: Path, lists: Lists) -> dict[str, dict[str, bool]]:
 
     Raises UsageError naming line and field, and for a query of which not every item is labelled.
     """
-    values: Rows = {}
-    for line, row in csv_rows(path, LABELS_HINT, "\t"):
-        label = next((name for name in LABELS if name in row), "")
-        if not label or not {"qid", "pid"} <= row.keys():
-            raise wrong(path, 1, "", f"is no header with qid, pid and {' or '.join(LABELS)}", LABELS_HINT)
-        value = cell(path, line, label, number, row[label].strip())
-        if label == LABELS[0] and value not in (0, 1):
-            raise wrong(path, line, label, f"'{row[label]}' is not 0 or 1", LABELS_HINT)
-        _add(values, row["qid"].strip(), row["pid"].strip(), value, path, line)
-    _check(path, values, lists, complete=True)
+
+    def rows() -> Iterator[tuple[int, str, str, float]]:
+        for line, row in csv_rows(path, LABELS_HINT, "\t"):
+            label = next((name for name in LABELS if name in row), "")
+            if not label or not {"qid", "pid"} <= row.keys():
+                raise wrong(path, 1, "", f"is no header with qid, pid and {' or '.join(LABELS)}", LABELS_HINT)
+            value = cell(path, line, label, number, row[label].strip())
+            if label == LABELS[0] and value not in (0, 1):
+                raise wrong(path, line, label, f"'{row[label]}' is not 0 or 1", LABELS_HINT)
+            yield line, row["qid"].strip(), row["pid"].strip(), value
+
     return {
         query_id: {doc_id: value > LEAST_GAIN for doc_id, value in row.items()}
-        for query_id, row in values.items()
+        for query_id, row in _by_query(path, rows(), lists, complete=True).items()
     }
 
 
 def read_retrieval(path: Path, lists: Lists, needed: Collection[str], complete: bool = True) -> Rows:
     """A retriever's scores, from released JSON `{qid: [[pid, score], …]}` or a TREC run.
 
-    `needed`: the queries that must be there. `whole`: every item of a query needs a score, else those that a
+    `needed`: the queries that must be there. `complete`: every item of a query needs a score, else those that a
     retriever found of a corpus. Raises UsageError.
     """
-    scores: Rows = {}
-    if path.suffix == ".json":
-        rankings = read_document(path, dict[str, list[tuple[str | int, Finite]]], RETRIEVAL)
-        for query_id, ranking in rankings.items():
-            for doc_id, value in ranking:
-                _add(scores, query_id, str(doc_id), value, path, 0)
-    else:
-        for line, (query_id, _, doc_id, _, score, _) in columns(path, RUN, hint=FIT_HINT):
-            _add(scores, query_id, doc_id, cell(path, line, "score", number, score), path, line)
+
+    def rows() -> Iterator[tuple[int, str, str, float]]:
+        if path.suffix == ".json":
+            rankings = read_document(path, dict[str, list[tuple[str | int, Finite]]], RETRIEVAL)
+            for query_id, ranking in rankings.items():
+                yield from ((0, query_id, str(doc_id), value) for doc_id, value in ranking)
+        else:
+            for line, (query_id, _, doc_id, _, score, _) in columns(path, RUN, hint=FIT_HINT):
+                yield line, query_id, doc_id, cell(path, line, "score", number, score)
+
+    scores = _by_query(path, rows(), lists, complete)
     if absent := [query_id for query_id in needed if query_id not in scores]:
         raise UsageError(
             f"{path}: has no scores for query '{absent[0]}' ({len(absent)} lack them).", FIT_HINT
         )
-    _check(path, scores, lists, complete)
     return scores
 
 
-def _add(rows: Rows, query_id: str, doc_id: str, value: float, path: Path, line: int) -> None:
-    if doc_id in rows.setdefault(query_id, {}):
-        raise wrong(path, line, "pid", f"'{doc_id}' was already given for query '{query_id}'", FIT_HINT)
-    rows[query_id][doc_id] = value
+def _by_query(path: Path, rows: Iterable[tuple[int, str, str, float]], lists: Lists, complete: bool) -> Rows:
+    """The numbers of rows of line, query, item and number.
 
-
-def _check(path: Path, rows: Rows, lists: Lists, complete: bool) -> None:
-    """Raises UsageError for the first query or item that the dataset has not, and for an item that is lacking."""
-    for query_id, row in rows.items():
-        if query_id not in lists:
+    Raises UsageError for an item that is given twice, the first query or item that the dataset has not, and for an item
+    that is lacking.
+    """
+    values: Rows = {}
+    for line, query_id, doc_id, value in rows:
+        if doc_id in values.setdefault(query_id, {}):
+            raise wrong(path, line, "pid", f"'{doc_id}' was already given for query '{query_id}'", FIT_HINT)
+        values[query_id][doc_id] = value
+    for query_id, row in values.items():
+        items = dict.fromkeys(lists.get(query_id, ()))
+        lacking = [doc_id for doc_id in items if doc_id not in row] if complete else []
+        if not items:
             raise UsageError(f"{path}: query '{query_id}' is not in the dataset.", FIT_HINT)
-        doc_ids = set(lists[query_id])
-        if strange := next((doc_id for doc_id in row if doc_id not in doc_ids), None):
+        if strange := next((doc_id for doc_id in row if doc_id not in items), None):
             raise UsageError(f"{path}: query '{query_id}' has no item '{strange}'.", FIT_HINT)
-        if complete and (lacking := [doc_id for doc_id in lists[query_id] if doc_id not in row]):
-            raise UsageError(
-                f"{path}: query '{query_id}' lacks item '{lacking[0]}' ({len(lacking)} of {len(doc_ids)} items).",
-                FIT_HINT,
-            )
+        if lacking:
+            count = f"{len(lacking)} of {len(items)} items"
+            raise UsageError(f"{path}: query '{query_id}' lacks item '{lacking[0]}' ({count}).", FIT_HINT)
+    return values
 
 
 def check_belongs(path: Path, dataset: str, model: str | None = None) -> None:

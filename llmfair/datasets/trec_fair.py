@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any
 
 import numpy as np
 from msgspec import convert
@@ -270,34 +270,6 @@ def index_name(scope: str) -> str:
     return f"index-{scope}"
 
 
-Source = TypedDict("Source", {"from": str})
-
-
-class Index(TypedDict):
-    scope: Literal["pool", "full"]
-    engine: str
-    analyzer: str
-    source: str
-    documents: int
-
-
-class Step(TypedDict):
-    """A step that is done; `full`: of all pages."""
-
-    sources: list[Source]
-    full: NotRequired[bool]
-    text_words: NotRequired[int]
-    index: NotRequired[Index]
-
-
-class Record(TypedDict, total=False):
-    """`fetch.json`."""
-
-    topics: Step
-    metadata: Step
-    pages: Step
-
-
 def read_fetched(path: Path, of: Any) -> Any:
     """What such a file says, as this type. Raises UsageError."""
     try:
@@ -309,10 +281,8 @@ def read_fetched(path: Path, of: Any) -> Any:
 def fetch_record(collection: Collection) -> dict[str, Any]:
     """What `fetch.json` says of each finished step; empty when nothing was fetched. Raises UsageError."""
     path = collection.folder / "fetch.json"
-    if not os.path.lexists(path):
-        return {}
-    read_fetched(path, Record)
-    return dict(files.decode(files.content(path)))  # with all that is beside
+    record: dict[str, Any] = read_fetched(path, dict[str, Any]) if os.path.lexists(path) else {}
+    return record
 
 
 for _collection in COLLECTIONS:
