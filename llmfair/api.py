@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,14 +55,8 @@ S = TypeVar("S", bound=CommandSettings)
 
 # Settings as keyword arguments
 
-COMMAND_LINE = {
-    "dry_run": "llmfair.plan_NAME counts what an audit of this kind would ask",
-    "format": "str(result), result.results and result.to_frame() are its forms",
-    "open": "llmfair.write_report returns the file that a browser opens",
-    "per_query": "result.per_query has every query's figures",
-    "merge": "llmfair finetune-lora --merge writes a merged model",
-}
-"""Settings of the command line alone, and what stands here for them."""
+COMMAND_LINE = frozenset({"dry_run", "format", "open", "per_query", "merge"})
+"""Settings of the command line alone: plans, results and reports have functions and members of their own here."""
 HELP = "help() of the function lists its settings"
 
 
@@ -94,7 +87,7 @@ def make_settings(settings: type[S], values: Mapping[str, Any], preset: str | No
     names = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
     for name in values:
         if name in COMMAND_LINE and name in settings.__dataclass_fields__:
-            raise UsageError(f"'{name}' is for the command line.", COMMAND_LINE[name])
+            raise UsageError(f"'{name}' is for the command line.", HELP)
         if name not in names:
             raise UsageError(f"no setting '{name}'.{did_you_mean(name, names)}", HELP)
     with named({name: name for name in names}):
@@ -176,14 +169,20 @@ class Result:
             hint = 'a measure and a condition: result["ExpRatio", "female"]'
             raise UsageError(f"{key!r} names no figure.", hint)
         measure, condition, group = (*key, "")[:3]
-        wanted = (as_shown(measure, getattr(self.found, "shown", ())), condition, group)
-        rows = [row for row in self.rows if (row.measure, row.key, row.group) == wanted]
+        measure = as_shown(measure, getattr(self.found, "shown", ()))
+        rows = self.rows
+        wanted = {"measure": measure, "key": condition, "group": group}
+        for attribute, name in wanted.items():
+            names = dict.fromkeys(getattr(row, attribute) for row in rows)
+            if name not in names:
+                what = "condition" if attribute == "key" else attribute
+                hint = f"{what}s: {', '.join(map(repr, names))}.{did_you_mean(name, names)}"
+                of = f" ({group})" if group else ""
+                raise UsageError(f"no {measure} of {condition}{of}.", hint)
+            rows = [row for row in rows if getattr(row, attribute) == name]
         if len(rows) > 1:
             hint = "result.to_frame() tells them apart"
-            raise UsageError(f"{len(rows)} runs have {wanted[0]} of {condition}.", hint)
-        if not rows:
-            of = f" ({group})" if group else ""
-            raise UsageError(f"no {wanted[0]} of {condition}{of}.", self._nearest(*wanted))
+            raise UsageError(f"{len(rows)} runs have {measure} of {condition}.", hint)
         (row,) = rows
         # what is concluded of its condition, where that is what says whether it can be assessed
         finding = getattr(self.found, "findings", {}).get(condition)
@@ -192,18 +191,6 @@ class Result:
             if assessed.assessed_by == headline.name:
                 return structs.replace(row, conclusion=finding.conclusion)
         return row
-
-    def _nearest(self, *wanted: str) -> str:
-        """What there is instead of a figure that is not there."""
-        rows, hint = self.rows, ""
-        for name, key in zip(("measure", "condition", "group"), wanted, strict=True):
-            attribute = "key" if name == "condition" else name
-            names = dict.fromkeys(getattr(row, attribute) for row in rows)
-            hint = f"{name}s: {', '.join(map(repr, names))}.{did_you_mean(key, names)}"
-            rows = [row for row in rows if getattr(row, attribute) == key]
-            if not rows:
-                break
-        return hint
 
     def to_frame(self, per_query: bool = False) -> pandas.DataFrame:
         """The rows as a pandas DataFrame, undefined figures as NaN. Raises MissingExtra without pandas.
@@ -239,19 +226,17 @@ class Result:
         if study := study_of(self.kind):
             table = headed(study.words.table(self.found), self.found.verdict)
             return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}", (), (), ())
-        command, _, name = self.kind.partition(" ")
+        if self.kind in TABLES:
+            table_of: Callable[[Any], Table] = registry.at(f"llmfair.{TABLES[self.kind]}")
+            return table_of(self.found)
+        command, _, name = self.kind.rpartition(" ")
+        words = kind_of(name).words
         if command == "plan":
-            kind = kind_of(name)
-            return kind.words.plan_table(self.found) or Table(
-                kind.words.plan_text(self.found).strip(), (), (), ()
-            )
+            planned = words.plan_table(self.found)
+            return planned or Table(words.plan_text(self.found).strip(), (), (), ())
         if command == "calibrate":
-            return kind_of(name).words.calibration_table(self.found)
-        if self.kind not in TABLES:
-            return headed(kind_of(self.kind).words.table(self.found), self.found.verdict)
-        module, _, function = TABLES[self.kind].partition(":")
-        table_of: Callable[[Any], Table] = getattr(import_module(f"llmfair.{module}"), function)
-        return table_of(self.found)
+            return words.calibration_table(self.found)
+        return headed(words.table(self.found), self.found.verdict)
 
     def __str__(self) -> str:
         from llmfair.report.table import text_of
@@ -281,10 +266,6 @@ AUDIT = """
 
     The same call again continues, or asks nothing. Raises UsageError for wrong input, BackendError when the model
     cannot be asked; Incomplete and RequirementFailed after everything is written, so `llmfair.open_run` reads it.
-    """
-
-STUDY = """
-    Raises the gravest of the settings' errors, after all were tried.
     """
 
 
@@ -330,11 +311,10 @@ def _calibrate_of(kind: Kind) -> Callable[..., Result]:
     if kind.calibrated is None:
         raise AttributeError(f"{kind.name} cannot simulate its audits")
 
-    return _function(
-        kind.calibrated,
-        kind.help("calibrate").does,
-        lambda options: Result(f"calibrate {kind.name}", kind.calibrate(options, lambda: None)),
-    )
+    def calibrated(options: Any) -> Result:
+        return Result(f"calibrate {kind.name}", kind.calibrate(options, lambda: None))
+
+    return _function(kind.calibrated, kind.help("calibrate").does, calibrated)
 
 
 def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
@@ -355,7 +335,8 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
             raise gravest
         return Result(study.task, results, options.output)
 
-    call.__doc__ = study.does.replace("\n", "\n    ") + f"\n{STUDY}"
+    does = study.does.replace("\n", "\n    ")
+    call.__doc__ = f"{does}\n\n    Raises the gravest of the settings' errors, after all were tried.\n    "
     return takes(study.settings)(call)
 
 
@@ -554,11 +535,9 @@ def _audit(
     subject = replace(runs[0], given=backend)
     watch = _watch(f"Asking {subject.label}", progress, options.batch)
 
-    def draw(run: RunDir, _: object) -> None:
-        if options.report:
-            _report(run)
-
-    written = perform(kind.design(options, subject), watch, draw)
+    written = perform(
+        kind.design(options, subject), watch, lambda run, _: _report(run) if options.report else None
+    )
     if options.junit is not None:
         suite = suite_of(subject.label, kind.name, written.results, written.error)
         write_junit(options.junit, [suite], statuses_of(options.fail_on, kind.words.statuses[:-1]))
@@ -598,13 +577,12 @@ def _readable(error: LlmfairError, folder: Path) -> LlmfairError:
 
 def _each(runs: Iterable[Runs]) -> Iterator[Name | Result]:
     """The runs, whether they were named one by one or in lists. Raises UsageError for what names none."""
-    for run in runs:
-        if isinstance(run, Name | Result):
+    for item in runs:
+        several = item if isinstance(item, Iterable) and not isinstance(item, Name) else [item]
+        for run in several:
+            if not isinstance(run, Name | Result):
+                raise UsageError(f"{run!r} names no run.", "the path of a run, a result, or a list of them")
             yield run
-        elif isinstance(run, Iterable):
-            yield from _each(run)
-        else:
-            raise UsageError(f"{run!r} names no run.", "the path of a run, a result, or a list of them")
 
 
 def _found(run: Name | Result, runs_dir: Name) -> RunDir:

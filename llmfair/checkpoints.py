@@ -227,11 +227,6 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
     try:
         # A download tries five times more in 25 s; whether the Hub is there at all, one question tells.
         get_hf_file_metadata(hf_hub_url(repository, "config.json", revision=revision))
-    except (errors.HfHubHTTPError, errors.HFValidationError):
-        pass  # it is, and says below what it has against the download
-    except Exception:  # each of the library's HTTP clients has its own for a network that is not there
-        raise away from None
-    try:
         return Path(hf_hub_download(repository, "config.json", revision=revision))
     except errors.GatedRepoError:
         raise BackendError(
@@ -250,5 +245,7 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
         raise UsageError(
             f"the Hub has no model {repository}{at}.", "name a folder, or a repository as ORG/NAME"
         ) from None
-    except (errors.HfHubHTTPError, OSError) as error:
+    except errors.HfHubHTTPError as error:
         raise BackendError(f"{repository} cannot be fetched: {line_of(error)}.", "try again later") from None
+    except Exception:  # each of the library's HTTP clients has its own for a network that is not there
+        raise away from None

@@ -13,11 +13,10 @@ import io
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -113,13 +112,8 @@ class Manifest(RunSettings):
 
     def told(self) -> dict[str, Any]:
         """What the run is told with beside its results, as far as there is any of it."""
-        facts = {
-            "server": self.server,
-            "label": self.label,
-            "warnings": list(self.warnings),
-            "sees": self.sees,
-        }
-        return {name: value for name, value in facts.items() if value}
+        names = ("server", "label", "warnings", "sees")
+        return {name: value for name in names if (value := getattr(self, name))}
 
     @property
     def named_model(self) -> str:
@@ -280,12 +274,28 @@ class RunDir:
                 f"cannot write the run folder {self.path}: {error.strerror}.",
                 "choose another with --output or --runs-dir",
             ) from None
-        theirs = self._settings_there(settings)
-        if theirs is None:
+        if self.manifest.exists():
+            try:
+                theirs = self.read_settings().settings
+            except UsageError as damaged:
+                if not self.journal.is_file():
+                    raise
+                set_aside(self.manifest)
+                aside = "It is set aside and made anew: the answers in"
+                warn(f"{damaged.message.removesuffix('.')}. {aside} {self.journal} are kept.")
+                return False
+        else:
+            # the same command goes on with all answers of a journal: it finds them by who was asked what
+            strangers = sorted(path.name for path in self.path.iterdir() if path.name != LOCK)
+            derived = self.path.name.endswith(fingerprint(settings)[:6])
+            if strangers and not derived and not self.journal.is_file():
+                raise RunConflict(
+                    f"{self.path} holds {strangers[0]} but no manifest: it is not a run folder.",
+                    "choose another --output folder",
+                )
             return False
         ours = json.loads(json.dumps(settings, default=str))
-        different = sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key))
-        if different:
+        if different := sorted(key for key in {*theirs, *ours} if theirs.get(key) != ours.get(key)):
             differences = "; ".join(
                 f"{key}: {theirs.get(key)!r} there, {ours.get(key)!r} now" for key in different
             )
@@ -294,32 +304,6 @@ class RunDir:
                 "choose another --output folder, or leave --output out",
             )
         return True
-
-    def _settings_there(self, settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What the manifest names; None where there is none, or one that is made anew of a journal beside it.
-
-        Who answered stands in the journal's first line, and an answer is found by all that was asked: the same
-        command goes on with all of them. Raises RunConflict for a folder of something else, UsageError.
-        """
-        journal = self.journal.is_file()
-        if not self.manifest.exists():
-            derived = self.path.name.endswith(fingerprint(settings)[:6])
-            strangers = sorted(p.name for p in self.path.iterdir() if p.name != LOCK)
-            if strangers and not derived and not journal:
-                raise RunConflict(
-                    f"{self.path} holds {strangers[0]} but no manifest: it is not a run folder.",
-                    "choose another --output folder",
-                )
-            return None
-        try:
-            return self.read_settings().settings
-        except UsageError as damaged:
-            if not journal:
-                raise
-            set_aside(self.manifest)
-            aside = "It is set aside and made anew: the answers in"
-            warn(f"{damaged.message.removesuffix('.')}. {aside} {self.journal} are kept.")
-            return None
 
     def refuse_run(self) -> None:
         """Raises RunConflict where a run is kept: what is none never writes beside it."""
@@ -334,16 +318,16 @@ class RunDir:
     def given_up(self, folders: Iterable[Path]) -> Iterator[None]:
         """Where what is done here fails before there is an answer, what this invocation made goes again.
 
-        Held under the lock. `made`: the folders that were `missing`. One that held anything before stays as it is.
+        Held under the lock. `folders`: those that were `missing`. One that held anything before stays as it is.
         """
         lock = self.path / LOCK
-        held = {*self.path.iterdir()} - {lock}
+        before = {*self.path.iterdir()} - {lock}
         try:
             yield
         except BaseException:
             ours = {self.manifest, self.journal, lock}
             there = self.path.is_dir()  # unless somebody removed it
-            if there and not held and not self.answers() and {*self.path.iterdir()} <= ours:
+            if there and not before and not self.answers() and {*self.path.iterdir()} <= ours:
                 for file in ours:
                     file.unlink(missing_ok=True)
                 with suppress(OSError):  # another run may be beside this one by now
@@ -357,7 +341,11 @@ class RunDir:
             journals = self.journals(self.read_manifest())
         except UsageError:
             journals = [self.journal]
-        return sum(map(_answers, filter(Path.is_file, journals)))
+        number = 0
+        for journal in filter(Path.is_file, journals):
+            with files.opened(journal) as file:
+                number += sum(b'"key":' in line for line in files.pieces(file))
+        return number
 
     def summary(self) -> dict[str, Any]:
         """One line about the run: status, model, answers on disk, start; a damaged one says so."""
@@ -399,11 +387,6 @@ class RunDir:
                     f"{link} is {A_LINK}: what this command writes there would leave {self.path}.",
                     "remove it, or choose another --output folder",
                 )
-
-
-def _answers(journal: Path) -> int:
-    with files.opened(journal) as file:
-        return sum(b'"key":' in line for line in files.pieces(file))
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
@@ -464,11 +447,5 @@ def set_aside(path: Path) -> None:
 
 
 def now() -> str:
-    """The time in UTC, to the second; for manifests and locks only."""
-    return clock()()
-
-
-def clock() -> Callable[[], str]:
-    """Tells the same again and again: it goes on evenly when the machine's own is set back or forth meanwhile."""
-    began, since = datetime.now(UTC), time.monotonic()
-    return lambda: (began + timedelta(seconds=time.monotonic() - since)).isoformat(timespec="seconds")
+    """The time in UTC, to the second; for manifests alone."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.datasets.base import DocumentSource
-from llmfair.datasets.pools import Pool
+from llmfair.datasets.pools import Places
 from llmfair.errors import UsageError
 from llmfair.nouns import Attribute, Candidates, Document, Query
 
@@ -176,7 +176,7 @@ def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int
 class _Shuffler:
     """Draws from a topic's pools: each has its own stream, so a smaller draw is a prefix of a larger one."""
 
-    pool: tuple[Pool, ...]
+    pool: tuple[Places, ...]
     protected: NDArray[np.bool_]
     seed: int
     query_id: str
@@ -190,7 +190,8 @@ class _Shuffler:
         """The places of so many documents of a pool."""
         pool = self.pool[number]
         rng = np.random.default_rng([self.seed, zlib.crc32(self.query_id.encode()), number])
-        return pool.at(rng.permutation(len(pool))[:count])
+        places: list[int] = pool[rng.permutation(len(pool))[:count]].tolist()
+        return places
 
 
 def _equal(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,24 +11,7 @@ from numpy.typing import NDArray
 from llmfair.nouns import Attribute, Document, Side
 
 Places = NDArray[np.intp]
-NONE = np.zeros(0, dtype=np.intp)
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """Documents by their places, ascending: all of `places` but those at the positions of `without`."""
-
-    places: Places
-    without: Places
-
-    def __len__(self) -> int:
-        return len(self.places) - len(self.without)
-
-    def at(self, positions: Places) -> list[int]:
-        """The places of the documents at these positions of the pool."""
-        passed = np.searchsorted(self.without - np.arange(len(self.without)), positions, side="right")
-        places: list[int] = self.places[positions + passed].tolist()
-        return places
+"""Of documents in the order of their ids, ascending."""
 
 
 class Pools:
@@ -43,24 +25,20 @@ class Pools:
         self, ids: Any, on: Mapping[Side, NDArray[np.bool_]], relevant: Mapping[str, Places]
     ) -> None:
         self.ids, self.protected, self._relevant = ids, on[Side.PROTECTED], relevant
-        either = on[Side.UNPROTECTED] | on[Side.PROTECTED]
-        self._drawn_from = [
-            (mask, np.flatnonzero(mask), np.cumsum(mask) - 1)
-            for mask in (on[Side.UNPROTECTED], on[Side.PROTECTED], either)
-        ]
+        self._sides = on[Side.UNPROTECTED], self.protected, on[Side.UNPROTECTED] | self.protected
 
-    def of(self, query_id: str) -> tuple[Pool, ...]:
+    def of(self, query_id: str) -> tuple[Places, ...]:
         """Unprotected relevant ones, protected relevant ones, unprotected others, protected others; all of either.
 
         Others are relevant to another topic.
         """
         relevant = self._relevant[query_id]
-        unprotected, protected, either = (
-            (Pool(relevant_here, NONE), Pool(places, positions[relevant_here]))
-            for mask, places, positions in self._drawn_from
-            for relevant_here in [relevant[mask[relevant]]]
+        others = np.ones(len(self.ids), dtype=bool)
+        others[relevant] = False
+        first, second, either = (
+            (relevant[side[relevant]], np.flatnonzero(side & others)) for side in self._sides
         )
-        return unprotected[0], protected[0], unprotected[1], protected[1], *either
+        return first[0], second[0], first[1], second[1], *either
 
 
 def sides_of(documents: Mapping[str, Document], attribute: Attribute) -> dict[str, Side]:

@@ -43,7 +43,7 @@ from llmfair.io.files import plain, read_json
 from llmfair.io.text import count
 from llmfair.nouns import Document, Failure, ManyDocuments
 from llmfair.results import Results
-from llmfair.rundir import LOCK, MANIFEST_SCHEMA, REPORT, RunDir, clock, fingerprint, folder_name, set_aside
+from llmfair.rundir import LOCK, MANIFEST_SCHEMA, REPORT, RunDir, fingerprint, folder_name, now, set_aside
 from llmfair.settings import AuditSettings
 
 if TYPE_CHECKING:
@@ -407,8 +407,7 @@ def session(
             earlier = None
         journal = _journal(folder.journal, folder, str(identity["identity"]))
         refuse_fewer(journal, earlier.journal_answers if earlier else 0)
-        tell = clock()
-        invocation = {"command": secrets.written(sys.argv), "started": tell(), "ended": None}
+        invocation = {"command": secrets.written(sys.argv), "started": now(), "ended": None}
         manifest: dict[str, Any] = {
             "schema": MANIFEST_SCHEMA,
             "status": "running",
@@ -427,7 +426,7 @@ def session(
             finally:
                 manifest["journal_answers"] = len(journal)
                 note_servers(manifest, journal)
-                invocation["ended"] = tell()
+                invocation["ended"] = now()
                 journal.close()
         except BaseException:
             manifest["status"] = "incomplete"
