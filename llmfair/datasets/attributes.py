@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct, convert
 
 from llmfair.errors import UsageError
 from llmfair.io import files
-from llmfair.io.files import field_of
+from llmfair.io.files import field_of, wrong
 from llmfair.io.trec import declared_groups, nearest
 from llmfair.nouns import ANY_GROUP, Attribute, Side
 
@@ -40,17 +40,6 @@ def shipped_backgrounds(name: str) -> tuple[Mapping[str, float], ...]:
     return shipped.backgrounds if shipped else ()
 
 
-def read_attributes(path: Path) -> dict[str, Attribute]:
-    """The attributes an attributes.toml declares, by name. Raises UsageError."""
-    try:
-        table = files.toml(path)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
-    except ValueError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}", HINT) from None
-    return {name: _attribute(path, name, row) for name, row in table.items()}
-
-
 Shares = Annotated[dict[str, Annotated[float, Meta(gt=0, le=1)]], Meta(min_length=1)]
 
 
@@ -69,17 +58,30 @@ class _Declared(Struct):
     background: Shares | list[Shares] = []
 
 
-def _attribute(path: Path, name: str, row: Any) -> Attribute:
-    def fail(key: str, what: str) -> UsageError:
-        return UsageError(f"{path}: {'.'.join(filter(None, (name, key)))}: {what}", HINT)
-
+def read_attributes(path: Path) -> dict[str, Attribute]:
+    """The attributes an attributes.toml declares, by name. Raises UsageError."""
     try:
-        of = convert(row, _Declared)
-    except (ValueError, OverflowError) as error:
-        raise fail(*field_of(error)) from None
+        table = files.toml(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.", HINT) from None
+    except ValueError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}", HINT) from None
+    attributes = {}
+    for name, row in table.items():
+        try:
+            attributes[name] = _attribute(name, convert(row, _Declared))
+        except (ValueError, OverflowError) as error:
+            field, what = field_of(error)
+            raise wrong(path, 0, f"{name}.{field}".rstrip("."), what, HINT) from None
+    return attributes
+
+
+def _attribute(name: str, of: _Declared) -> Attribute:
+    """A table as an attribute. Raises ValueError, as msgspec words it."""
     groups = [*of.protected, *of.unprotected, *of.other]
-    if twice := next((group for place, group in enumerate(groups) if group in groups[:place]), None):
-        raise fail("protected", f"group '{twice}' is named twice")
+    if len({*groups}) < len(groups):
+        twice = next(group for place, group in enumerate(groups) if group in groups[:place])
+        raise ValueError(f"group '{twice}' is named twice - at `$.protected`")
     words = of.words or _Words(_called(of.protected, of.unprotected), _called(of.unprotected, of.protected))
     attribute = Attribute(
         name,
@@ -91,18 +93,17 @@ def _attribute(path: Path, name: str, row: Any) -> Attribute:
         backgrounds=tuple(of.background) if isinstance(of.background, list) else (of.background,),
     )
     names = list(attribute.variants)
-    badly = len(names) < 3 or set(names[1:]) & RESERVED or not all(VARIANT.fullmatch(name) for name in names)
+    badly = len(names) < 3 or set(names[1:]) & RESERVED or not all(map(VARIANT.fullmatch, names))
     if attribute.worded and badly:
-        raise fail(
-            "words",
-            f"need two different words of up to {MOST_LETTERS} letters, none of them {', '.join(sorted(RESERVED))}",
-        )
+        taken = ", ".join(sorted(RESERVED))
+        need = f"need two different words of up to {MOST_LETTERS} letters, none of them {taken}"
+        raise ValueError(f"{need} - at `$.words`")
     declared = declared_groups(attribute)
     for shares in attribute.backgrounds:
         if declared is not None and (other := next((group for group in shares if group not in declared), "")):
-            raise fail("background", f"'{other}' is not a group of it{nearest(other, declared)}")
+            raise ValueError(f"'{other}' is not a group of it{nearest(other, declared)} - at `$.background`")
         if not abs(sum(shares.values()) - 1) <= 1e-3:
-            raise fail("background", f"the shares sum to {sum(shares.values()):g}, not to 1")
+            raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1 - at `$.background`")
     return attribute
 
 

@@ -25,7 +25,7 @@ from llmfair.rankers.strategies import Ranked, WindowAnswer
 from llmfair.rundir import RunDir
 from tests.asking.test_journal import request
 from tests.cli.command import Outcome, copied, kept, llmfair, only_run, process, ran, refuses
-from tests.datasets.indexed_sources import NAME, made
+from tests.datasets.trec_sources import NAME, made
 from tests.folders import balanced, write, write_folder
 from tests.manifests import invocation, manifest
 from tests.servers import Reply, Server, faulty, rank

@@ -1,24 +1,37 @@
-"""A folder of one's own: what is read from it, and how each mistake is named."""
+"""Data of one's own and the bundled samples: what is read from them, and how each mistake is named."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
+import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ir_datasets
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import llmfair as api
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.datasets.attributes import read_attributes
+from llmfair.datasets.answers import load_answers
+from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
 from llmfair.datasets.files import DataOptions, Folder
+from llmfair.datasets.judgements import read_any_run
+from llmfair.datasets.lamp import read_retrieval, read_useful
 from llmfair.errors import UsageError
 from llmfair.nouns import Side
+from tests import lamp
 from tests.cli.command import llmfair, ran, refuses
 from tests.folders import balanced, write, write_folder
 from tests.pace import within
+from tests.shared import realdata
 
 
 @pytest.fixture
@@ -83,7 +96,7 @@ def test_groups_of_one_s_own_are_told_where_to_be_declared(folder: Path) -> None
 
 def test_a_missing_file_is_named(folder: Path) -> None:
     (folder / "groups.tsv").unlink()
-    with pytest.raises(UsageError, match=r"groups\.tsv is missing"):
+    with pytest.raises(UsageError, match=r"missing: groups\.tsv\."):
         load_dataset(str(folder))
 
 
@@ -209,32 +222,30 @@ SCORES = {
 }  # fmt: skip
 
 
-def written(name: str) -> Path:
-    path = Path(name)
-    rows = [(query, doc, score) for query, scores in SCORES.items() for doc, score in scores.items()]
-    text = {
-        ".json": json.dumps(SCORES),
-        ".csv": "q_id,doc_id,score\n" + "".join(f"{query},{doc},{score!r}\n" for query, doc, score in rows),
-        ".run": "".join(f"{query} Q0 {doc} {place} {score!r} my\n" for place, (query, doc, score) in enumerate(rows, 1)),
-    }[Path(name.removesuffix(".gz")).suffix]  # fmt: skip
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    return path
-
-
 @pytest.fixture
 def data() -> Path:
     return write_folder(Path("data"), balanced(6, 4, 4))
 
 
-@pytest.mark.parametrize("name", ["my.json", "my.csv", "my.csv.gz", "my.json.gz"])
-def test_scores_read_the_same_in_every_form(name: str, data: Path) -> None:
-    def measured(path: Path) -> str:
-        return ran("score", str(path), "-d", "data", "--json").out.replace(path.name, "my.run")
-
-    assert measured(written(name)) == measured(written("my.run"))
-    ran("rerank", name, "--with", "fair-star", "-d", "data", "-o", "new.run")
-    ran("rerank", "my.run", "--with", "fair-star", "-d", "data", "-o", "same.run")
-    assert Path("new.run").read_text() == Path("same.run").read_text()
+def test_scores_read_the_same_in_every_form(data: Path) -> None:
+    rows = [(query, doc, score) for query, scores in SCORES.items() for doc, score in scores.items()]
+    ranked = (f"{query} Q0 {doc} {n} {score!r} my\n" for n, (query, doc, score) in enumerate(rows, 1))
+    texts = {
+        "my.run": "".join(ranked),
+        "my.json": json.dumps(SCORES),
+        "my.csv": "q_id,doc_id,score\n" + "".join(f"{query},{doc},{score!r}\n" for query, doc, score in rows),
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text)
+        Path(f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+        for form in (name, f"{name}.gz"):
+            assert read_any_run(Path(form)) == read_any_run(Path("my.run")), form
+    rerank = ("rerank", "my.json", "my.csv.gz", "--with", "fair-star", "-d", "data", "-o")
+    refuses("what is written are TREC's six columns", *rerank[:2], *rerank[3:], "new.json")
+    Path("my.csv.gz").rename("other.csv.gz")
+    ran("rerank", "my.json", "other.csv.gz", "--with", "fair-star", "-d", "data", "-o", "new")
+    assert sorted(path.name for path in Path("new").iterdir()) == ["my.run", "other.run"]
+    assert Path("new/my.run").read_text() == Path("new/other.run").read_text()
 
 
 @pytest.mark.parametrize(
@@ -252,17 +263,6 @@ def test_scores_read_the_same_in_every_form(name: str, data: Path) -> None:
 def test_a_slip_has_its_place(name: str, text: str, message: str, data: Path) -> None:
     Path(name).write_text(text)
     refuses(message, "score", name, "-d", "data")
-
-
-def test_what_rerank_writes_is_called_a_run(data: Path) -> None:
-    written("my.json"), written("other.csv.gz")
-    refuses(
-        "what is written are TREC's six columns",
-        *"rerank my.json --with fair-star -d data -o new.json".split(),
-    )
-    ran("rerank", "my.json", "other.csv.gz", "--with", "fair-star", "-d", "data", "-o", "new")
-    assert sorted(path.name for path in Path("new").iterdir()) == ["my.run", "other.run"]
-    ran("score", "new/my.run", "new/other.run", "-d", "data")
 
 
 # Collections of ir_datasets: what they say, with groups and lists from files, or lists from BM25
@@ -340,3 +340,284 @@ def test_a_collection_too_large_to_be_indexed_needs_lists(
     monkeypatch.setattr("llmfair.datasets.irds.MOST_INDEXED", 10)
     with pytest.raises(UsageError, match="has 60 documents, which are not indexed here"):
         _ = load_dataset(f"irds:{NAME}", DataOptions(groups="groups.tsv")).queries
+
+
+FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv", "candidates.run")
+ROWS = [
+    f"q{q} Q0 q{q}{s}{i} {1 + i + 3 * (s == 'm')} {9 - i} x" for q in range(2) for s in "fm" for i in range(3)
+]
+# Damaged files: read, or refused in one sentence with file, line and field; no traceback
+
+
+Damage = Callable[[bytes], bytes]
+Read = Callable[[Path], object]
+
+
+def folder_at(path: Path) -> Path:
+    made = write_folder(path, balanced(2, 3, 3))
+    write(made / "candidates.run", ROWS)
+    return made
+
+
+@pytest.fixture
+def ranked(tmp_path: Path) -> Path:
+    return folder_at(tmp_path / "mine")
+
+
+CASES = [
+    ("docs.jsonl", rb'"title"', b'"titel"', ":1: title: is missing"),
+    ("docs.jsonl", rb'"Title q0f0"', b'" "', ":1: title: is empty"),
+    ("docs.jsonl", rb'"q0f0"', b'"a b"', ":1: doc_id: is empty or holds white space"),
+    ("docs.jsonl", rb'"q0f1"', b'"q0f0"', ":2: doc_id: 'q0f0' was already given"),
+    ("docs.jsonl", rb"\}", b"", ":1: not JSON: "),
+    ("queries.tsv", rb"^q0", b"all", ":1: query_id: 'all' stands for all queries"),
+    ("queries.tsv", rb"\nq1", b"\nq0", ":2: query_id: 'q0' was already given"),
+    ("queries.tsv", rb"\t.*", b"\t ", ":1: text: is empty"),
+    ("qrels.txt", rb"q0f2", b"zz", ":3: doc_id: 'zz' is not in docs.jsonl"),
+    ("qrels.txt", rb"^q0", b"q7", ":1: query_id: 'q7' is not in queries.tsv"),
+    ("qrels.txt", rb"\Z", b"q0 0 q0f0 5\n", ":13: doc_id: 'q0f0' was judged 1 on line 1 and 5 here"),
+    ("groups.tsv", rb"gender", b"gendr", ":1: attribute: 'gendr' is not declared; did you mean 'gender'?"),
+    ("groups.tsv", rb"female", b"Femal", ":1: group: 'Femal' is not a group of gender; did you mean"),
+    ("groups.tsv", rb"^q0f0", b"zz", ":1: doc_id: 'zz' is not in docs.jsonl"),
+    ("candidates.run", rb" 2 ", b" 1 ", ":2: rank: 1 was already given on line 1"),
+    ("candidates.run", rb"q0f1", b"q0f0", ":2: doc_id: 'q0f0' was already ranked on line 1"),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "place"), CASES)
+def test_a_broken_folder_says_where(ranked: Path, file: str, old: bytes, new: bytes, place: str) -> None:
+    path = ranked / file
+    path.write_bytes(re.sub(old, lambda _: new, path.read_bytes(), count=1))
+    with pytest.raises(UsageError) as caught:
+        _ = Folder(ranked).queries
+    assert caught.value.message.startswith(f"{path}{place}") and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("damage", "place"),
+    [
+        (lambda content: content.replace(b"\n", b"\xe9\xff\n", 1), ":1: not UTF-8"),
+        (lambda content: b"", ": is empty"),
+        (lambda content: b"x" * (17 << 20) + content, ":1: longer than 16 MB"),
+    ],
+)
+def test_what_is_no_text_is_refused(ranked: Path, damage: Damage, place: str) -> None:
+    path = ranked / "candidates.run"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(UsageError) as caught:
+        _ = Folder(ranked).queries
+    assert caught.value.message.startswith(f"{path}{place}")
+
+
+def test_what_editors_do_to_files_is_accepted(ranked: Path) -> None:
+    before = fingerprint(Folder(ranked))
+    for file in FILES:
+        content = (ranked / file).read_bytes().rstrip(b"\n")  # no last newline
+        (ranked / file).write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n\r\n"))
+    assert fingerprint(Folder(ranked)) == before
+
+
+# Any damage to any file
+
+
+LISTS = {"q0": ["a", "b"]}
+TABLE = "query_id,doc_id,title,gender,relevance\n" + "".join(
+    f"q0,{number},t,{'fe' * (number % 2)}male,1\n" for number in range(4)
+)
+QUESTION: Any = {"id": "q", "input": "?", "gold": ["a"], "items": [{"id": 1, "text": "x"}]}
+READERS: dict[str, tuple[str, Read]] = {
+    "scores.json": (json.dumps({"q": {"d": 1.5, "e": 2}}), read_any_run),
+    "scores.csv": ("q_id,doc_id,score\nq,d,1\nq,e,2\n", read_any_run),
+    "my.run": ("q Q0 d 1 1 t\nq Q0 e 2 0 t\n", read_any_run),
+    "bm25.json": (json.dumps({"q0": [["a", 1], ["b", 2.5]]}), lambda path: read_retrieval(path, LISTS, ["q0"])),
+    "labels.tsv": ("qid\tpid\tdelta\nq0\ta\t1\nq0\tb\t0\n", lambda path: read_useful(path, LISTS)),
+    "own.jsonl": (json.dumps(QUESTION) + "\n", lambda path: load_answers(str(path)).queries),
+    "table.csv": (TABLE, lambda path: load_dataset(str(path)).queries),
+    "table.jsonl": (
+        '{"query_id": 1, "doc_id": 2, "title": "t", "gender": ["male"]}\n'
+        '{"query_id": 1, "doc_id": 3, "title": "t"}\n',
+        lambda path: load_dataset(str(path)).queries,
+    ),
+    "table.parquet": (TABLE, lambda path: load_dataset(str(path)).queries),
+}  # fmt: skip
+damage = st.tuples(
+    st.floats(0, 1),
+    st.integers(0, 30),
+    st.one_of(
+        st.binary(max_size=12),
+        st.sampled_from([b'"', b"NaN", b"{", b"[", b",,\n", b"null", b"1e999", b'"\\ud800"', b"\0", b"\n\n", b"\t"]),
+    ),
+)  # fmt: skip
+
+
+def of_parquet(path: Path, table: str) -> bytes:
+    """The table as a file of this kind."""
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow.parquet import write_table
+
+    write_table(pyarrow.Table.from_pylist([*csv.DictReader(table.splitlines())]), path)
+    return path.read_bytes()
+
+
+def harmed(content: bytes, where: float, length: int, new: bytes) -> bytes:
+    at = int(where * len(content))
+    return content[:at] + new + content[at + length :]
+
+
+def reads_or_refuses(path: Path, read: Read, names: Path) -> None:
+    try:
+        read(path)
+    except UsageError as error:
+        assert f"{names}" in error.message and error.hint and "\n" not in error.message
+
+
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.mark.parametrize("name", READERS)
+@FEW
+@given(damage)
+def test_any_damage_reads_or_is_refused(tmp_path: Path, name: str, harm: tuple[float, int, bytes]) -> None:
+    text, read = READERS[name]
+    content = of_parquet(tmp_path / name, text) if name.endswith("parquet") else text.encode()
+    (tmp_path / name).write_bytes(content)
+    read(tmp_path / name)
+    (tmp_path / name).write_bytes(harmed(content, *harm))
+    reads_or_refuses(tmp_path / name, read, tmp_path / name)
+
+
+@FEW
+@given(st.sampled_from(FILES), damage)
+def test_any_damage_to_a_folder(tmp_path: Path, name: str, harm: tuple[float, int, bytes]) -> None:
+    folder = tmp_path / "mine"
+    if not folder.exists():
+        folder_at(folder)
+    sound = (folder / name).read_bytes()
+    (folder / name).write_bytes(harmed(sound, *harm))
+    reads_or_refuses(folder, lambda path: Folder(path).queries, folder)
+    (folder / name).write_bytes(sound)
+
+
+@FEW
+@given(st.sampled_from(["4_user_dev_inputs.json", "4_user_dev_outputs.json"]), damage)
+def test_any_damage_to_a_task_of_lamp(tmp_path: Path, name: str, harm: tuple[float, int, bytes]) -> None:
+    lamp.write_lamp(tmp_path, 4)
+    (tmp_path / name).write_bytes(harmed((tmp_path / name).read_bytes(), *harm))
+    reads_or_refuses(tmp_path, lambda path: load_answers("lamp/4", path).queries, tmp_path)
+
+
+# The bundled samples
+
+
+GENDERED = re.compile(
+    r"\b(he|she|his|hers?|him|himself|herself|actress|wom[ae]n|m[ae]n|females?|males?|king|queen|prince|princess"
+    r"|mother|father|wife|husband|son|daughter|sister|brother)\b",
+    re.IGNORECASE,
+)
+
+
+def test_eight_topics_of_forty_with_ten_in_every_cell_of_both_attributes() -> None:
+    found = facts(load_dataset("sample"))
+    assert len(found["queries"]) == 8 and found["documents"] <= 200
+    for query in found["queries"]:
+        assert query["candidates"] == 40
+        for counts in query["cells"].values():
+            assert {name: count for name, count in counts.items() if count} == dict.fromkeys(
+                (
+                    "relevant protected", "relevant unprotected", "irrelevant protected", "irrelevant unprotected",
+                ),
+                10,
+            )  # fmt: skip
+
+
+def test_documents_without_a_side_are_there_to_be_counted() -> None:
+    attributes = facts(load_dataset("sample"))["attributes"]
+    assert attributes["gender"]["other"] >= 2 and attributes["gender"]["unknown"] >= 1
+    assert attributes["location"]["unknown"] >= 1 and attributes["location"]["mixed"] >= 1
+
+
+def test_not_relevant_to_one_topic_means_relevant_to_another() -> None:
+    qrels = load_dataset("sample").qrels
+    relevant = {doc_id for rows in qrels.values() for doc_id, relevance in rows.items() if relevance}
+    assert all(doc_id in relevant for rows in qrels.values() for doc_id in rows)
+
+
+def test_texts_are_short_and_do_not_give_the_gender_away() -> None:
+    documents = load_dataset("sample").documents.values()
+    titles = [document.title for document in documents]
+    assert len(set(titles)) == len(titles)
+    for document in documents:
+        assert 3 <= len(document.text.split()) <= 25, document.doc_id
+        assert not GENDERED.search(document.text), document.text
+
+
+def test_it_is_small_and_loads_at_once() -> None:
+    assert sum(file.stat().st_size for file in (data_folder() / "sample").iterdir()) <= 100_000
+    assert len(within(0.05, lambda: load_dataset("sample").queries)) == 8
+
+
+def test_gender_and_continent_agree_with_pantheon() -> None:
+    """Exceptions stand, with their reason, in the sample's README."""
+    path = realdata("pantheon") / "pantheon_bios.jsonl.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        known = {row["title"]: row for row in map(json.loads, file)}
+    readme = (data_folder() / "sample" / "README.md").read_text("utf-8")
+    checked = 0
+    for document in load_dataset("sample").documents.values():
+        person = known.get(document.title)
+        if person is None or document.title in readme:
+            continue
+        checked += 1
+        assert document.groups["gender"] == (person["gender"],), document.title
+        if person["continent"]:
+            (continent,) = document.groups["location"]
+            assert (continent == "Europe") == (person["continent"] == "Europe"), document.title
+    assert checked > 100
+
+
+# The bundled collection for refinement
+
+
+def test_topics_documents_and_groups() -> None:
+    sample = load_dataset("refine-sample")
+    assert len(sample.queries) == 12 and 650 <= len(sample.documents) <= 750
+    assert all(3 <= len(query.text.split()) <= 6 for query in sample.queries)
+    assert all(2 <= document.text.count(".") <= 3 for document in sample.documents.values())
+    genders = Counter(document.groups.get("gender", ("",))[0] for document in sample.documents.values())
+    assert set(genders) == {"female", "male", "nonbinary", ""}
+    assert len({document.groups["location"] for document in sample.documents.values()}) == 5
+    assert set(sample.qrels) == {query.query_id for query in sample.queries}
+    assert all(sum(judged.values()) == 32 for judged in sample.qrels.values())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, api.Result]:
+    folder = tmp_path_factory.mktemp("runs")
+    return {
+        name: api.audit_refine(attribute=name, output=folder / name, report=False)
+        for name in ("gender", "location")
+    }
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("attribute", ["gender", "location"])
+def test_the_first_page_is_skewed_and_refinement_brings_it_nearer(
+    runs: dict[str, api.Result], attribute: str
+) -> None:
+    run = runs[attribute]
+    first = [row.value for row in run.per_query if row.measure == "KL@20" and row.condition == "bm25"]
+    assert sum(value is not None and value >= 0.1 for value in first) >= 8
+
+    def value(measure: str, condition: str) -> float:
+        found = run[measure, condition].value
+        assert found is not None
+        return found
+
+    assert value("KL@20", "fair-qr") < value("KL@20", "bm25")
+    assert value("AWRF@20", "fair-qr") > value("AWRF@20", "bm25")
+    assert value("nDCG@20", "fair-qr") >= value("nDCG@20", "bm25") - 0.1
+
+
+def test_loops_end_for_several_reasons(runs: dict[str, api.Result]) -> None:
+    stops = {name for run in runs.values() for name in run.results["stops"]}
+    assert stops >= {"no_decrease", "attained", "max_iterations"}

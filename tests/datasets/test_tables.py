@@ -256,7 +256,7 @@ def test_a_run_of_a_table_is_checked_and_resumed() -> None:
 def test_a_frame_with_two_columns_of_one_name_is_refused() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(rows_of())
-    with pytest.raises(UsageError, match="two columns 'title'"):
+    with pytest.raises(UsageError, match="title: names two columns"):
         api.audit_listwise(pandas.concat([frame, frame[["title"]]], axis=1))
 
 
@@ -328,7 +328,7 @@ def test_a_slip_is_named_by_line_and_column(rows: Rows, message: str) -> None:
         ("mine.jsonl", b'[1]\n', "mine.jsonl:1: expected `object`, got `array`"),
         ("mine.jsonl", b'{"query_id": "q", "doc_id": "d", "title": ["a"]}\n', "mine.jsonl:1: title: is no text or number but list"),
         ("mine.jsonl", b'{"query_id": "q", "doc_id": "d"}\n', "mine.jsonl:1: title: there is no such column"),
-        pytest.param("mine.parquet", b"PAR1 no", "mine.parquet: not a Parquet file", marks=without_pyarrow),
+        pytest.param("mine.parquet", b"PAR1 no", "mine.parquet: cannot be read as Parquet", marks=without_pyarrow),
     ],
 )  # fmt: skip
 def test_a_broken_file_is_refused(name: str, text: bytes, message: str) -> None:
@@ -361,34 +361,16 @@ def test_columns_that_say_nothing_are_refused() -> None:
         refuses(message, "listwise", *flags)
 
 
-@pytest.mark.whole
 @without_pyarrow
 def test_columns_of_a_parquet_file_that_are_not_looked_at_are_not_read() -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows = rows_of()
-    table = pa.Table.from_pylist(rows)
-    for kind, value in ((pa.date32(), 10**8), (pa.timestamp("us"), 2**62), (pa.duration("s"), 2**62)):
-        column = pa.array([value] * len(rows), pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
-        pq.write_table(table.append_column("when", column), "mine.parquet")
-        shown = ran("datasets", "show", "mine.parquet").out
-        assert shown.splitlines()[0] == "mine · 48 documents · 6 queries"
-        refuses(
-            "mine.parquet: when: holds what cannot be read",
-            *"datasets show mine.parquet --columns query=when".split(),
-        )
-    pq.write_table(
-        table.append_column("long", pa.array(["x" * (4 << 20)] * len(rows))),
-        "mine.parquet",
-        use_dictionary=False,
-        compression="gzip",
-    )
-    ran("datasets", "show", "mine.parquet")
-    refuses(
-        "mine.parquet: unpacks to more than 100 times its size",
-        *"datasets show mine.parquet --columns text=long".split(),
-    )
+    dates = pa.array([10**8] * len(rows), pa.int32()).cast(pa.date32())  # beyond what Python has
+    pq.write_table(pa.Table.from_pylist(rows).append_column("when", dates), "mine.parquet")
+    assert len(load_dataset("mine.parquet").queries) == 6
+    refuses("cannot be read as Parquet", *"datasets show mine.parquet --columns query=when".split())
     pq.write_table(pa.table({"other": [1, 2]}), "mine.parquet")
     refuses("mine.parquet:1: query_id: there is no such column (other)", "datasets", "show", "mine.parquet")
     pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), "mine.parquet")

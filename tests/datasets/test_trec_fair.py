@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair
 from llmfair.errors import UsageError
 from llmfair.nouns import Document, MixedPolicy, Side
 from tests.cli.command import llmfair, ran, table
-from tests.datasets.indexed_sources import FETCH
 from tests.datasets.trec_sources import (
+    FETCH,
     ODD_TITLE,
     WITHOUT_TITLE,
     FileServer,
@@ -31,7 +30,6 @@ from tests.datasets.trec_sources import (
     lines,
     metadata_2021,
     pointed_at,
-    sources_2021,
     sources_2022,
 )
 from tests.fresh import loaded_by
@@ -52,9 +50,21 @@ def fetched(sources: Sources, name: str, tmp_path: Path, monkeypatch: pytest.Mon
     return source
 
 
+@pytest.fixture(scope="module")
+def fetched_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a fetch of the sources of 2022."""
+    folder = tmp_path_factory.mktemp("fetched")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LLMFAIR_CACHE_DIR", str(folder / "cache"))
+        fetched(sources_2022(), "trec-fair/2022/gender", folder, patch)
+    return folder / "cache"
+
+
 @pytest.fixture
-def gender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DocumentSource]:
-    yield fetched(sources_2022(), "trec-fair/2022/gender", tmp_path, monkeypatch)
+def gender(fetched_once: Path, monkeypatch: pytest.MonkeyPatch) -> DocumentSource:
+    monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(fetched_once))
+    source: DocumentSource = load_dataset("trec-fair/2022/gender")
+    return source
 
 
 def groups(source: DocumentSource, *page_ids: int) -> list[dict[str, tuple[str, ...]]]:
@@ -116,20 +126,6 @@ def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: DocumentSou
     assert record["metadata"]["duplicate_lines"] == 1 and record["metadata"]["pages_without_metadata"] == 2
     assert record["metadata"]["unrecognised_labels"] == {"Atlantis": 1}
     assert record["pages"]["duplicate_lines"] == 1 and record["pages"]["pages_without_title"] == 1
-
-
-@pytest.mark.whole
-def test_2021_joins_by_page_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = fetched(sources_2021(), "trec-fair/2021/location", tmp_path, monkeypatch)
-    assert groups(source, 12, 316, 67277921, 900) == [
-        {},
-        {"location": ("Northern America",)},
-        {},  # the loader of ir_datasets would hand it the labels of 316
-        {"location": ("Europe", "Asia")},
-    ]
-    (location,) = source.attributes
-    assert source.sides(location) == {"316": P}
-    assert source.sides(replace(location, mixed="unprotected")) == {"316": P, "900": U}
 
 
 # Groups and sides
@@ -213,20 +209,7 @@ def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource)
 
 
 @pytest.mark.whole
-def test_show_counts_all_pages_and_draws_the_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetched(large_2022(400, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
-    found = llmfair("datasets", "show", "trec-fair/2022/gender", "--json").json
-    assert found["topics"] == 2 and found["paper_queries"] == 44
-    assert found["pages"]["gender"]["unknown"] > 0 and len(found["queries"]) == 2
-    shown = llmfair("datasets", "show", "trec-fair/2022/gender").out
-    assert (
-        "kept 2 of 2 topics (the paper has 44)" in shown and "all relevant pages · gender: protected" in shown
-    )
-
-
-@pytest.mark.whole
-def test_naming_and_listing_datasets_loads_neither_ir_datasets_nor_pandas() -> None:
-    assert not loaded_by("import llmfair.datasets") & {"ir_datasets", "pandas"}
+def test_listing_datasets_loads_neither_ir_datasets_nor_pandas() -> None:
     listing = "from llmfair.cli.app import run\nassert run(['datasets', 'list']) == 0"
     assert not loaded_by(listing) & {"ir_datasets", "pandas", "requests"}
 
@@ -288,12 +271,12 @@ def test_printed_labels_of_the_organisers_are_groups() -> None:
 # Audits of drawn lists
 
 
-@pytest.mark.parametrize(("audit", "says"), [("listwise", "2 queries ×"), ("refine", "2 queries\n")])
-def test_the_topics_of_the_official_results(audit: str, says: str, tmp_path: Path) -> None:
+def test_the_topics_of_the_official_results(tmp_path: Path) -> None:
     name = "trec-fair/2022/eval"
     copies = alike(tmp_path, name, (5, 1449, 1499, 6, 1685))
     ran("datasets", "fetch", name, "--yes", "--index", "pool", *copies)
-    assert says in ran(audit, "-d", f"{name}/gender", "--queries", "official", "--dry-run").out
+    for audit, says in (("listwise", "2 queries ×"), ("refine", "2 queries\n")):
+        assert says in ran(audit, "-d", f"{name}/gender", "--queries", "official", "--dry-run").out
 
 
 @pytest.mark.whole
@@ -301,6 +284,9 @@ def test_an_audit_measures_against_all_relevant_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = fetched(large_2022(900, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
+    shown = llmfair("datasets", "show", "trec-fair/2022/gender").out
+    assert "kept 2 of 2 topics (the paper has 44)" in shown
+    assert "all relevant pages · gender: protected" in shown
     arguments = (
         "listwise", "-d", "trec-fair/2022/gender", "--candidates", "20", "--orders", "1", "--max-invalid", "1",
         "--measures", "AWRF@20,AWRF(target=trec2022)@20,Share@20,ExpRatio",

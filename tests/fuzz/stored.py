@@ -15,7 +15,7 @@ from pathlib import Path
 
 from llmfair.io import files
 from tests.cli.command import ran
-from tests.datasets.indexed_sources import NAME, made
+from tests.datasets.trec_sources import NAME, made
 from tests.folders import balanced, write_folder
 from tests.fuzz.harms import copy, harm
 from tests.fuzz.inputs import LISTS, OWN

@@ -36,7 +36,7 @@ from llmfair.retrieval.bm25 import K1, Bm25Index
 from llmfair.retrieval.engine import ENGLISH, STANDARD, Engine, EngineOptions, Patience
 from llmfair.retrieval.rest import SearchEngines
 from tests.cli.command import ran, refuses
-from tests.datasets.indexed_sources import NAME, made
+from tests.datasets.trec_sources import NAME, made
 from tests.retrieval.search_stub import HTML, Exact, Fault, Stub
 
 SOURCE = "a" * 64
