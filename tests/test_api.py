@@ -164,42 +164,41 @@ def test_folder_and_resumption_are_those_of_the_command() -> None:
     assert command("listwise", *QUICK_FLAGS, "--json").json["rows"] == result.results["rows"]
 
 
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[llmfair.Result, llmfair.Result]:
+    """Two audits of pairs that share nothing with the tests' own folders."""
+    folder = tmp_path_factory.mktemp("pairs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LLMFAIR_CACHE_DIR", str(folder / "cache"))
+        first, second = (
+            llmfair.audit_pairwise(model=f"fake:biased,pairwise={n}", output=folder / f"run{n}", **PAIRS)
+            for n in (1, -1)
+        )
+    return first, second
+
+
 @pytest.mark.whole
-def test_every_other_function_finds_what_its_command_prints() -> None:
-    first = llmfair.audit_pairwise(model="fake:biased,pairwise=1", **PAIRS)
-    second = llmfair.audit_pairwise(model="fake:biased,pairwise=-1", **PAIRS)
+def test_other_functions_find_what_their_commands_print(pairs: tuple[llmfair.Result, llmfair.Result]) -> None:
+    first, second = pairs
+    swept: dict[str, Any] = {"limit": 5, "orders": 1, "report": False, "settings": "10/5,20/10"}
     same: list[tuple[llmfair.Result, tuple[str | Path, ...]]] = [
-        (second, ("pairwise", "-m", "fake:biased,pairwise=-1", *PAIRS_FLAGS)),
         (llmfair.compare(first, second.folder), ("compare", first.folder, second.folder)),
         (llmfair.score(first.folder), ("score", first.folder)),
-        (llmfair.plan_listwise(orders=1, alike=0.0), ("plan", "listwise", "--orders", "1", "--alike", "0")),
         (llmfair.plan_pairwise(pairs=4), ("plan", "pairwise", "--pairs", "4")),
-        (
-            llmfair.calibrate_listwise(runs=3, orders=1),
-            ("calibrate", "listwise", "--runs", "3", "--orders", "1"),
-        ),
         (
             llmfair.calibrate_pairwise(runs=3, pairs=3),
             ("calibrate", "pairwise", "--runs", "3", "--pairs", "3"),
         ),
         (
-            llmfair.study_windows(limit=5, orders=1, report=False, settings="10/5,20/10"),
+            llmfair.study_windows(**swept, output="swept"),
             ("study", "windows", "--settings", "10/5,20/10", "--limit", "5", "--orders", "1"),
         ),
     ]
     for result, words in same:
-        found = well(command(*words, "--json"))
-        assert json.loads(json_text(result.results)) == found.json, words
-        table = command(*words, "-v")
-        assert table.out.startswith(str(result)), words  # below it the command says where everything is
+        assert json.loads(json_text(result.results)) == well(command(*words, "--json")).json, words
+        assert command(*words, "-v").out.startswith(str(result)), words  # below it stands where everything is
         assert "<caption>" in result._repr_html_()
-
-
-@pytest.mark.whole
-def test_a_study_writes_its_folder_and_opens_again() -> None:
-    studied = llmfair.study_windows(
-        settings=["20/10", "20/20"], output="swept", limit=5, orders=1, max_invalid=1, report=False
-    )
+    studied = same[-1][0]
     assert {path.name for path in Path("swept").iterdir()} == {"study.json", "study.csv"}
     again = llmfair.open_run("swept")
     assert (again.kind, again.results, again.rows) == ("study windows", studied.results, [])
@@ -207,14 +206,16 @@ def test_a_study_writes_its_folder_and_opens_again() -> None:
 
 
 @pytest.mark.whole
-def test_a_report_is_written_beside_the_results_and_of_several_runs() -> None:
-    first = llmfair.audit_pairwise(**{**PAIRS, "report": True})
-    assert "<!DOCTYPE html>" in (first.folder / "report.html").read_text()
-    second = llmfair.audit_pairwise(model="fake:biased,pairwise=1", **PAIRS)
-    path = llmfair.write_report(first, second.folder, file="out/both.html", figures="svg")
-    assert path == Path("out/both.html") and path.is_file() and [*Path("out/plots").glob("*.svg")]
+def test_runs_are_named_one_by_one_or_in_a_list(pairs: tuple[llmfair.Result, llmfair.Result]) -> None:
+    folders = [run.folder for run in pairs]
+    for call in (llmfair.score, llmfair.compare):
+        one_by_one = json.dumps(call(*folders).results)
+        for named in (pairs, iter(folders)):
+            assert json.dumps(call(named).results) == one_by_one
+    path = llmfair.write_report(pairs, file="out/both.html", figures="svg")
+    assert path.read_text().count("<h1") == 1 and [*Path("out/plots").glob("*.svg")]
     with pytest.raises(llmfair.UsageError, match="'gif' is no format"):
-        llmfair.write_report(first, figures=["gif"])
+        llmfair.write_report(folders[0], figures=["gif"])
     with pytest.raises(llmfair.UsageError, match="needs a run"):
         llmfair.write_report()
 
@@ -223,14 +224,16 @@ def test_a_report_that_cannot_be_written_loses_no_run(monkeypatch: pytest.Monkey
     def full(*args: Any) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("llmfair.pages.write_page", full)
-    with pytest.warns(UserWarning, match="no report was written, everything else was: no space left"):
-        result = llmfair.audit_pairwise(**{**PAIRS, "report": True})
+    with monkeypatch.context() as patch:
+        patch.setattr("llmfair.pages.write_page", full)
+        with pytest.warns(UserWarning, match="no report was written, everything else was: no space left"):
+            result = llmfair.audit_pairwise(**{**PAIRS, "report": True})
     assert result["FlipRate", "relevant"].value is not None
+    assert llmfair.write_report(result) == result.folder / "report.html"
 
 
-def test_a_figure_is_found_by_measure_variant_and_group() -> None:
-    result = llmfair.audit_pairwise(**PAIRS)
+def test_a_figure_is_found_by_measure_variant_and_group(pairs: tuple[llmfair.Result, llmfair.Result]) -> None:
+    result, _ = pairs
     row = result["AdjustedOdds", "relevant"]
     assert (row.query_id, row.condition, row.stratum, row.n) == ("all", "pairs", "relevant", 8)
     shares = [result["WinShare", "relevant", side].value or 0.0 for side in llmfair.Side]
@@ -252,25 +255,19 @@ def test_a_figure_is_found_by_measure_variant_and_group() -> None:
 def test_frames_hold_the_rows_of_the_csv_files() -> None:
     pandas = pytest.importorskip("pandas")
     result = llmfair.audit_listwise(**QUICK)
-    for frame, name in (
-        (result.to_frame(), "metrics.csv"),
-        (result.to_frame(per_query=True), "per_query.csv"),
-    ):
+    frames = {"metrics.csv": result.to_frame(), "per_query.csv": result.to_frame(per_query=True)}
+    for name, frame in frames.items():
         rows = table(result.folder / name)
         assert [*frame.columns] == [*rows[0]] and len(frame) == len(rows)
         assert [repr(value) for value in frame["value"].dropna()] == [
             row["value"] for row in rows if row["value"]
         ]
         assert frame["value"].dtype == float and str(frame["n"].dtype) == "Int64"
-    wide = result.to_frame(per_query=True).pivot_table(
-        index="query_id", columns=["measure", "condition"], values="value"
-    )
-    assert len(wide) == 5
-    assert [row.query_id for row in result.per_query] == list(result.to_frame(per_query=True)["query_id"])
+    assert [row.query_id for row in result.per_query] == list(frames["per_query.csv"]["query_id"])
     injected = llmfair.calibrate_pairwise(runs=3, pairs=3).to_frame()
     assert isinstance(injected, pandas.DataFrame) and "covered" in injected
-    with pytest.raises(llmfair.UsageError, match="plan listwise has no rows"):
-        llmfair.plan_listwise(limit=5).to_frame()
+    with pytest.raises(llmfair.UsageError, match="plan pairwise has no rows"):
+        llmfair.plan_pairwise(pairs=4).to_frame()
 
 
 def test_figures_of_scored_files_are_there_without_a_folder() -> None:
@@ -282,23 +279,12 @@ def test_figures_of_scored_files_are_there_without_a_folder() -> None:
         _ = scored.folder
 
 
-@pytest.mark.whole
-def test_runs_are_named_one_by_one_or_in_a_list() -> None:
-    runs = [llmfair.audit_pairwise(model=f"fake:biased,pairwise={odds}", **PAIRS) for odds in (1, -1)]
-    folders = [run.folder for run in runs]
-    for call in (llmfair.score, llmfair.compare):
-        one_by_one = json.dumps(call(*folders).results)
-        for named in (folders, runs, [str(folder) for folder in folders], iter(folders)):
-            assert json.dumps(call(named).results) == one_by_one
-    assert json.dumps(llmfair.score(runs[0]).results) == json.dumps(llmfair.score([folders[0]]).results)
-    assert llmfair.write_report(runs, file="both.html").read_text().count("<h1") == 1
-
-
-def test_without_pandas_the_install_line_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = llmfair.audit_pairwise(**PAIRS)
+def test_without_pandas_the_install_line_is_said(
+    pairs: tuple[llmfair.Result, llmfair.Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtra) as error:
-        result.to_frame()
+        pairs[0].to_frame()
     assert error.value.hint == "pip install 'llmfair[pandas]'"
     assert error.value.hint in error.value.__notes__  # a traceback shows it
 
@@ -361,18 +347,15 @@ def test_what_has_no_answer_raises_after_what_there_is_is_written() -> None:
 @pytest.mark.whole
 def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
     model = InOrder()
-    result = llmfair.audit_listwise(model=model, **QUICK)
+    result = llmfair.audit_listwise(model=model, **{**QUICK, "report": True})
     assert model.asked == 15 and result.folder.name.startswith("listwise-sample-gender-object-in-order-")
     manifest = json.loads((result.folder / "manifest.json").read_text())
     assert re.fullmatch("object in order [0-9a-f]{12}", manifest["settings"]["identity"])
     assert {row["model"] for row in result.results["rows"]} == {"object:in order"}
     assert result["P@20", "neutral"].value == result["P@20", "initial"].value  # it changes nothing
     assert command("runs", "check", result.folder).code == 0
-    llmfair.write_report(result)
-    assert "object:in order" in (result.folder / "report.html").read_text()
-    assert (
-        "llmfair listwise -m" not in (result.folder / "report.html").read_text()
-    )  # no command names an object
+    page = (result.folder / "report.html").read_text()
+    assert "object:in order" in page and "llmfair listwise -m" not in page  # no command names an object
     again = InOrder()
     assert llmfair.audit_listwise(model=again, **QUICK).rows == result.rows and again.asked == 0
     assert llmfair.audit_listwise(model=again, fresh=True, **QUICK).rows == result.rows

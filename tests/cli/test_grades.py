@@ -37,7 +37,7 @@ def odds(results: dict[str, object]) -> float:
 @pytest.mark.whole
 def test_a_ranker_that_goes_by_relevance_alone_is_not_called_unfair() -> None:
     """Which it had been: women were asked against men of a higher grade."""
-    unmatched = ran(*PAIRS, *MODEL, "--grades", "any", "--json").json
+    unmatched = ran(*PAIRS, *MODEL, "--grades", "any", "-o", "any", "--json").json
     assert odds(unmatched) < 0.5 and unmatched["findings"]["relevant"]["conclusion"] == "outside"
     of_any = unmatched["design"]["grades"]["relevant"]
     assert (of_any["lowest"], of_any["highest"], of_any["matched"]) == (1, 2, False)
@@ -50,14 +50,11 @@ def test_a_ranker_that_goes_by_relevance_alone_is_not_called_unfair() -> None:
         "matched": True,
         "difference": 0,
     }
-    assert matched["run"] != unmatched["run"]
-
-
-@pytest.mark.whole
-def test_pairs_of_unequal_grade_are_said_to_be() -> None:
-    assert "items are graded" not in ran(*PAIRS, "-v").out
-    of_any = ran(*PAIRS, "--grades", "any", "-v").out
-    assert "protected items are graded 0.6" in of_any and "lower on average than those" in of_any
+    refuses("(grades: None there, 'match' now)", *PAIRS, *MODEL, "-o", "any", code=1)
+    found = refuses("pair items of other relevance grades", "compare", "any", matched["run"])
+    assert found.err.endswith("run both with the same --grades\n")
+    shown = ran("runs", "show", "any", "-v").out
+    assert "protected items are graded 0.6" in shown and "lower on average than those" in shown
 
 
 def test_queries_without_two_items_of_a_grade_are_counted() -> None:
@@ -73,15 +70,6 @@ def test_queries_without_two_items_of_a_grade_are_counted() -> None:
     planned = ran("plan", *pairs, "--json").json
     assert planned["design"]["pairs_asked"] == {"relevant": 1}
     assert ran("plan", *pairs, "--grades", "any", "--json").json["design"]["pairs_asked"] == {"relevant": 3}
-
-
-@pytest.mark.whole
-def test_pairs_of_other_grades_are_neither_mixed_nor_compared() -> None:
-    ran(*PAIRS, "--grades", "any", "-o", "run")
-    refuses("(grades: None there, 'match' now)", *PAIRS, "-o", "run", code=1)
-    ran(*PAIRS, "-o", "other")
-    found = refuses("pair items of other relevance grades", "compare", "run", "other")
-    assert found.err.endswith("run both with the same --grades\n")
 
 
 @pytest.mark.whole

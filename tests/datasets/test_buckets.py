@@ -7,7 +7,6 @@ import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.settings import PairwiseSettings
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of, cells
 from llmfair.datasets.buckets import DrawPlan, ListDraw, draw, draw_plan
 from llmfair.datasets.files import Folder
@@ -26,7 +26,6 @@ from llmfair.nouns import Query, Ranking
 from llmfair.stats.power import rank_exposures
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.folders import balanced, write, write_folder
-from tests.fresh import printed_by
 
 
 def pools(
@@ -49,25 +48,11 @@ def drawn(folder: Folder, plan: DrawPlan | None = None, seed: int = 0) -> ListDr
 
 
 def sizes(dataset: ListDraw, query_id: str) -> list[int]:
-    counts = cells(dataset.lists[query_id], attribute_of(dataset_source(dataset), "gender"))
+    counts = cells(dataset.lists[query_id], read_attributes(shipped_attributes())["gender"])
     return [
         counts["relevant unprotected"], counts["relevant protected"],
         counts["irrelevant unprotected"], counts["irrelevant protected"],
     ]  # fmt: skip
-
-
-def dataset_source(dataset: ListDraw) -> Any:
-    """Just enough of a source for `attribute_of`."""
-
-    class Of:
-        name = dataset.name
-        attributes = dataset.attributes
-
-        @staticmethod
-        def sides(attribute: Any) -> dict[str, Any]:
-            return {d: attribute.side(document) for d, document in dataset.documents.items()}
-
-    return Of()
 
 
 RICH = {"a": (300, 250), "b": (280, 260), "c": (240, 220)}
@@ -113,19 +98,6 @@ def test_another_query_and_the_order_of_rows_leave_expert_buckets_alone(tmp_path
     assert {q: listed.doc_ids for q, listed in again.lists.items()} == {
         q: listed.doc_ids for q, listed in base.lists.items()
     }
-
-
-@pytest.mark.whole
-def test_lists_are_the_same_in_every_process(tmp_path: Path) -> None:
-    pools(tmp_path / "f", RICH)
-    code = (
-        "import sys; from pathlib import Path; from tests.datasets.test_buckets import *;"
-        "print(hash('x')); d = drawn(Folder(Path(sys.argv[1])));"
-        "print(json.dumps({q: c.doc_ids for q, c in d.lists.items()}))"
-    )
-    found = [printed_by(code, tmp_path / "f", PYTHONHASHSEED=seed).splitlines() for seed in ("1", "2")]
-    assert found[0][0] != found[1][0] and found[0][1] == found[1][1]
-    assert json.loads(found[0][1]).keys() == RICH.keys()
 
 
 def test_a_document_relevant_to_several_topics_is_never_another_one_and_never_twice(tmp_path: Path) -> None:
@@ -267,15 +239,6 @@ def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path
     for query_id in "ab":
         assert more.lists[query_id].doc_ids[:10] == base.lists[query_id].doc_ids[:10]
     assert not set(more.stand_ins) & set(more.documents)
-
-
-@pytest.mark.whole
-def test_two_run_folders_of_one_name_are_told_apart() -> None:
-    for parent, model in (("one", "fake:oracle"), ("two", "bm25")):
-        ran("listwise", "-m", model, "--orders", "1", "-o", f"{parent}/run", "-q")
-    rows = llmfair("score", "one/run", "two/run", "--measures", "P@20", "--json").json["rows"]
-    values = {row["run"]: row["value"] for row in rows if row["condition"] == "neutral"}
-    assert values.keys() == {"one/run", "two/run"} and len(set(values.values())) == 2
 
 
 # Documents on neither side

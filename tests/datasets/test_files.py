@@ -96,7 +96,7 @@ def test_groups_of_one_s_own_are_told_where_to_be_declared(folder: Path) -> None
 
 def test_a_missing_file_is_named(folder: Path) -> None:
     (folder / "groups.tsv").unlink()
-    with pytest.raises(UsageError, match=r"missing: groups\.tsv\."):
+    with pytest.raises(UsageError, match=r"missing: groups\.tsv"):
         load_dataset(str(folder))
 
 
@@ -245,7 +245,7 @@ def test_scores_read_the_same_in_every_form(data: Path) -> None:
     Path("my.csv.gz").rename("other.csv.gz")
     ran("rerank", "my.json", "other.csv.gz", "--with", "fair-star", "-d", "data", "-o", "new")
     assert sorted(path.name for path in Path("new").iterdir()) == ["my.run", "other.run"]
-    assert Path("new/my.run").read_text() == Path("new/other.run").read_text()
+    assert Path("new/my.run").read_text() == Path("new/other.run").read_text().replace("other+", "my+")
 
 
 @pytest.mark.parametrize(
