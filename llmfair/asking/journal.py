@@ -11,8 +11,6 @@ import json
 import os
 import stat
 import time
-from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,7 +21,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-import numpy as np
 from msgspec import Meta, convert
 
 from llmfair.backends.base import Backend
@@ -61,7 +58,15 @@ def request_keys(
     """
     drawn = {name: getattr(sampling, name) for name in _DRAWN}
     drawn["extra"] = secrets.hidden(sampling.extra)  # another key asks nothing anew
-    shape = _shape(expects) if sampling.constrain or sampling.margins else type(expects).__name__
+    shape: Any = type(expects).__name__
+    if sampling.constrain or sampling.margins:
+        match expects:
+            case Permutation(n, best):
+                shape = [shape, n, *([] if best is None else [best])]
+            case Labels(labels):
+                shape = [shape, *labels]
+            case _:
+                shape = ["Text"]
     before = _canonical([FORMAT, identity, sampling.adapter])[:-1]
     after = _canonical([drawn, shape, sampling.constrain, sampling.margins, draw])[1:-1]
 
@@ -72,22 +77,12 @@ def request_keys(
     return key
 
 
+_SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
 def _canonical(value: Any) -> bytes:
     """Sorted, by the standard library: what a key is made of may never change."""
-    return _in_order(value).encode("utf-8", "backslashreplace")
-
-
-_in_order = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
-
-
-def _shape(expects: Expects) -> list[Any]:
-    match expects:
-        case Permutation(n, best):
-            return ["Permutation", n, *([] if best is None else [best])]
-        case Labels(labels):
-            return ["Labels", *labels]
-        case _:
-            return ["Text"]
+    return _SORTED.encode(value).encode("utf-8", "backslashreplace")
 
 
 class Requests:
@@ -217,58 +212,31 @@ def completion_of(row: Mapping[str, Any]) -> Completion:
     return Completion(row["text"], Finish(row["finish"]), **values)
 
 
-LATEST = 1 << 14
-"""Answers that are kept in a dictionary until they are sorted in, at least; of many, a sixteenth."""
-
-
 class Places:
-    """The place of each answer in its file. Of two answers to one request the first counts."""
+    """The place of each answer in its file. Of two answers to one request the first counts.
+
+    By 64 bits of each key: whether a line answers a request, the line itself says.
+    """
 
     def __init__(self) -> None:
-        self._digests, self._offsets = array("Q"), array("Q")  # by digest; of equal ones the first is first
-        self._latest: dict[int, list[int]] = {}
-        self._count = 0
+        self._offsets: dict[int, int] = {}
 
     def __len__(self) -> int:
         """How many requests have an answer."""
-        return self._count
+        return len(self._offsets)
 
-    def __contains__(self, key: str) -> bool:
-        return bool(self._of(_digest(key)))
+    def add(self, key: str, offset: int) -> bool:
+        """Notes an answer that stands behind those noted before; whether it is the first to its request."""
+        return self._offsets.setdefault(_digest(key), offset) == offset
 
-    def add(self, key: str, offset: int) -> None:
-        """Notes an answer that stands behind those noted before."""
-        digest = _digest(key)
-        self._count += not self._of(digest)
-        self._latest.setdefault(digest, []).append(offset)
-        if len(self._latest) > max(LATEST, len(self._digests) // 16):
-            self._sort_in()
-
-    def answer(self, key: str, file: BinaryIO) -> Completion | None:
-        """The answer filed under `key`, or None."""
-        for offset in self._of(_digest(key)):
-            file.seek(offset)
-            row = decode(file.readline())
-            if row["key"] == key:
-                return completion_of(row)
-        return None
-
-    def _of(self, digest: int) -> list[int]:
-        begin = end = bisect_left(self._digests, digest)
-        while end < len(self._digests) and self._digests[end] == digest:
-            end += 1
-        return [*self._offsets[begin:end], *self._latest.get(digest, ())]
-
-    def _sort_in(self) -> None:
-        for digest, offsets in self._latest.items():
-            self._digests.extend([digest] * len(offsets))
-            self._offsets.extend(offsets)
-        self._latest = {}
-        order = np.argsort(np.frombuffer(self._digests, np.uint64), kind="stable")
-        self._digests, self._offsets = (
-            array("Q", np.frombuffer(numbers, np.uint64)[order].tobytes())
-            for numbers in (self._digests, self._offsets)
-        )
+    def answer(self, key: str, file: int) -> Completion | None:
+        """The answer filed under `key` in an opened file, or None."""
+        if (offset := self._offsets.get(_digest(key))) is None:
+            return None
+        with open(file, "rb", closefd=False) as lines:
+            lines.seek(offset)
+            row = decode(lines.readline())
+        return completion_of(row) if row["key"] == key else None
 
 
 class JournalAnswers:
@@ -290,7 +258,7 @@ class JournalAnswers:
 
     def get(self, key: str) -> Completion | None:
         """The answer filed under `key`, or None."""
-        return self._places.answer(key, self._file)
+        return self._places.answer(key, self._file.fileno())
 
 
 def _digest(key: str) -> int:
@@ -332,10 +300,7 @@ class Journal:
 
     def get(self, key: str) -> Completion | None:
         """The answer filed under `key`, or None."""
-        if key not in self._places:
-            return None
-        with open(self._file, "rb", closefd=False) as file:
-            return self._places.answer(key, file)
+        return self._places.answer(key, self._file)
 
     def put(
         self,
@@ -365,18 +330,18 @@ class Journal:
         }
         self._places.add(request.key, self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said)))
         self._count(row)
-        self._sync_now_and_then()
+        self._sync_when_due()
 
     def put_failure(self, failure: Failure) -> None:
         """Notes that a probe has no answer; ignored on replay, so it is asked again."""
         row = {"failure": failure.failure, "message": failure.message, "probe": failure.probe_id}
         self._write(encode({**row, "at": datetime.now(UTC)}))
-        self._sync_now_and_then()
+        self._sync_when_due()
 
     def close(self) -> None:
         try:
             self._sync()
-            self._hear()
+            self._wait()
         finally:
             self._disk.shutdown()
             os.close(self._file)
@@ -400,7 +365,7 @@ class Journal:
         self._size += len(line) + 1
         return offset
 
-    def _sync_now_and_then(self) -> None:
+    def _sync_when_due(self) -> None:
         due = time.monotonic() - self._synced > FSYNC_SECONDS
         if due and (self._syncing is None or self._syncing.done()):
             self._sync()
@@ -410,18 +375,17 @@ class Journal:
 
         Raises Unwritable where the file was removed: what is written would be lost with the process.
         """
-        self._hear()
+        self._wait()
         self.refuse_removed()
         self._syncing = self._disk.submit(os.fsync, self._file)
         self._synced = time.monotonic()
 
-    def _hear(self) -> None:
-        """Waits for what was begun last. Raises its failure, and once only, as a disk does."""
+    def _wait(self) -> None:
+        """Waits for what was begun last. Raises its failure once, as a disk does."""
         syncing, self._syncing = self._syncing, None
-        if syncing is None:
-            return
         try:
-            syncing.result()
+            if syncing is not None:
+                syncing.result()
         except OSError as error:
             raise self._unwritable(error) from None
 
@@ -434,8 +398,9 @@ class Journal:
 
     def _unwritable(self, error: OSError) -> Unwritable:
         self.refuse_removed()
-        hint = "what is written is kept; make room and repeat"
-        return Unwritable(f"cannot write {self.path}: {error.strerror}.", hint)
+        return Unwritable(
+            f"cannot write {self.path}: {error.strerror}.", "what is written is kept; make room and repeat"
+        )
 
     def _load(self, identity: str) -> None:
         line = b""
@@ -449,9 +414,8 @@ class Journal:
                     )
                 if number > 1 and row is None:
                     self.skipped.append(number)
-                elif row is not None and "key" in row and row["key"] not in self._places:
+                elif row is not None and "key" in row and self._places.add(row["key"], offset):
                     self._count(row)
-                    self._places.add(row["key"], offset)
         if not line.endswith(b"\n"):  # a torn write
             self._write(b"")
 

@@ -258,21 +258,3 @@ def test_kept_answers_are_those_that_were_filed_first(tmp_path: Path) -> None:
         found = [kept.get(request(text).key) for text in texts]
         assert [one and one.text for one in found] == [f"answer to {text}" for text in texts]
         assert kept.get(request("never asked").key) is None
-
-
-def test_answers_are_found_however_many_were_sorted_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sixteen digests for a hundred requests: which answer is whose, the line itself says."""
-    monkeypatch.setattr("llmfair.asking.journal.LATEST", 3)
-    monkeypatch.setattr("llmfair.asking.journal._digest", lambda key: int(key[0], 16) << 60)
-    texts = [f"t{number}" for number in range(100)]
-    path = tmp_path / "journal.jsonl"
-    with opened(path) as journal:
-        for number, text in enumerate(texts):
-            assert text_of(journal, text) is None
-            journal.put(request(text), Completion(f"answer to {text}", Finish.STOP), attempts=1)
-            assert text_of(journal, texts[number // 2]) == f"answer to {texts[number // 2]}"
-    with closing(JournalAnswers(path)) as kept:
-        found = [kept.get(request(text).key) for text in texts]
-    assert [one and one.text for one in found] == [f"answer to {text}" for text in texts]
