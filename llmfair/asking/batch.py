@@ -10,7 +10,6 @@ found by the file's.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -36,13 +35,10 @@ if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
 
 MOST_ROUNDS = 3
-LONGEST_BATCH = 26 * 3600.0
-"""Seconds without a batch that ends: they have 24 hours."""
 FIRST_POLL, LONGEST_POLL, GROWTH = 30.0, 300.0, 1.5
 """Seconds between looks at a batch, at first and at most, and by how much they grow."""
 FILE, SCHEMA = "batches.json", 1
 AGAIN = "remove it to ask the questions of open batches again"
-_LINES = re.compile(r"batch-(\d+)\.jsonl")
 
 
 # What a run has submitted: `batches.json`, and a file of lines for each batch that is not collected. A run in stages
@@ -87,14 +83,14 @@ def read_sent(folder: Path) -> list[Sent]:
 
 def refuse_open(journal: Path) -> None:
     """Raises RunConflict where a journal has open batches: what they answer would be asked, and paid, twice."""
-    if _open(read_sent(journal.parent), journal.name):
+    if open_of(read_sent(journal.parent), journal.name):
         raise RunConflict(
             f"{journal.parent} has batches that are not collected.",
             f"add --batch to collect them, or remove {FILE} to ask their questions again",
         )
 
 
-def _open(sent: list[Sent], journal: str) -> list[Sent]:
+def open_of(sent: list[Sent], journal: str) -> list[Sent]:
     """What was uploaded for a journal and is not collected."""
     return [batch for batch in sent if batch.answers is None and batch.journal == journal]
 
@@ -163,7 +159,7 @@ class _Asking:
 
     @property
     def open(self) -> list[Sent]:
-        return _open(self.sent, self.journal.path.name)
+        return open_of(self.sent, self.journal.path.name)
 
     def _keys_of(self, batch: Sent) -> set[str]:
         path, keys = self.folder / batch.file, set[str]()
@@ -261,10 +257,9 @@ class _Asking:
         return left is not None and next(waiting, None) is not None
 
     def _send(self, lines: list[tuple[str, bytes]]) -> None:
-        """Submits a file of lines, under a name that was not used before, whatever somebody took off the list."""
-        numbers = (int(name[1]) for batch in self.sent if (name := _LINES.fullmatch(batch.file)))
-        names = (self.folder / f"batch-{number}.jsonl" for number in count(max(numbers, default=0) + 1))
-        path = next(path for path in names if not path.exists())
+        """Submits a file of lines, under a name that no file has, whatever somebody took off the list."""
+        paths = (self.folder / f"batch-{number}.jsonl" for number in count(len(self.sent) + 1))
+        path = next(path for path in paths if not path.exists())
         with whole(path) as file:
             file.writelines(line for _, line in lines)
         try:
@@ -283,8 +278,8 @@ class _Asking:
         submitted = self.server.create(batch.input_file_id, perhaps_made)
         batch.batch_id, batch.status = submitted.id, submitted.status
         self._save()
-        self.progress.calls += batch.lines
         again = sum(self.rounds[key] > 1 for key in self.keys[batch.file])
+        self.progress.calls += batch.lines
         self.progress.retries += again
         self.progress.tell(
             f"Submitted {counted(batch.lines, 'question')} as {batch.batch_id} to {self.server.name}"
@@ -297,27 +292,19 @@ class _Asking:
     def _collect(self) -> None:
         """Waits until at least one batch has ended, and files its answers."""
         words: dict[str, str] = {}
-        wait, began = FIRST_POLL, time.monotonic()
-        heard = began
+        wait, heard, ended = FIRST_POLL, time.monotonic(), False
         while True:
-            ended, left = False, LONGEST_BATCH - (time.monotonic() - began)
-            if left < 0:
-                raise Unavailable(
-                    f"no batch has ended within {LONGEST_BATCH / 3600:.0f} hours.",
-                    "the same command collects",
-                )
             for batch in self.open:
                 try:
                     now = self.server.state(str(batch.batch_id))
                 except Unavailable:
-                    left = min(left, heard + self.limits.max_wait - time.monotonic())
-                    if left < 0:
+                    if time.monotonic() > heard + self.limits.max_wait:
                         raise
                     continue
                 heard = time.monotonic()
-                if words.get(batch.file) != (state := now.words):
-                    words[batch.file] = state
-                    self.progress.tell(f"{batch.batch_id}: {state}")
+                if words.get(batch.file) != now.words:
+                    words[batch.file] = now.words
+                    self.progress.tell(f"{batch.batch_id}: {now.words}")
                 if batch.status != now.status:
                     batch.status = now.status
                     self._save()
@@ -326,7 +313,7 @@ class _Asking:
                     ended = True
             if ended:
                 return
-            time.sleep(min(wait, max(0.0, left)))
+            time.sleep(wait)
             wait = min(wait * GROWTH, LONGEST_POLL)
 
     def _read(self, batch: Sent, ended: Batch) -> None:
@@ -335,22 +322,36 @@ class _Asking:
             self._close(batch, answers=0)
             raise self.server.refusal(ended)
         lines, keys = self.server.answers(ended, batch.lines), self.keys[batch.file]
-        answers, errors = 0, list[BackendError | UsageError]()
+        answers, refused = 0, list[BackendError | UsageError]()
         for request in self._pending():
-            if request.key not in keys:
+            key = request.key
+            if key not in keys:
                 continue
             try:
-                answers += self._answer(request, lines.get(request.key))
+                if (line := lines.get(key)) is None:
+                    raise Transient("it ended without this question")
+                completion = self.server.read(line, request)
+            except (Transient, RateLimited) as failure:
+                if self.rounds[key] >= MOST_ROUNDS:  # else the next batch asks it again
+                    what = f"no answer in {MOST_ROUNDS} batches, the last time: {failure.cause}."
+                    self.failed[key] = Unavailable(what)
+                continue
             except (BackendError, UsageError) as error:
-                self.failed[request.key] = error
-                errors.append(error)
+                self.failed[key] = error
+                refused.append(error)
+                continue
+            answers += 1
+            self.journal.put(request, completion, self.rounds[key], "batch")
+            self.collected.add(key)
+            if self.cache is not None:
+                self.cache.put(key, completion)
+            self.budget.settle(0.0, request, completion)
         self.progress.cost = self.budget.spent if self.budget.priced else None
         self._close(batch, answers)
         self.progress.tell(f"{batch.batch_id}: {answers:,} of {batch.lines:,} answers collected.")
-        for failure in errors:
-            if isinstance(failure, UsageError) or failure.stops_run:  # no other question can be asked either
-                raise failure
-        refused = [failure for failure in errors if not isinstance(failure, Unavailable)]
+        for error in refused:
+            if isinstance(error, UsageError) or error.stops_run:  # no other question can be asked either
+                raise error
         if len(refused) == batch.lines and not len(self.journal):
             raise refused[0]  # no other will fare better
 
@@ -360,22 +361,3 @@ class _Asking:
         self._save()
         del self.keys[batch.file]
         (self.folder / batch.file).unlink(missing_ok=True)
-
-    def _answer(self, request: Request, line: bytes | None) -> bool:
-        """Files the answer in a line; False for a question that the next batch asks again."""
-        try:
-            if line is None:
-                raise Transient("it ended without this question")
-            completion = self.server.read(line, request)
-        except (Transient, RateLimited) as failure:
-            if self.rounds[request.key] < MOST_ROUNDS:
-                return False
-            raise Unavailable(
-                f"no answer in {MOST_ROUNDS} batches, the last time: {failure.cause}."
-            ) from None
-        self.journal.put(request, completion, self.rounds[request.key], "batch")
-        self.collected.add(request.key)
-        if self.cache is not None:
-            self.cache.put(request.key, completion)
-        self.budget.settle(0.0, request, completion)
-        return True

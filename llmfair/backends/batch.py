@@ -6,30 +6,26 @@ answers.
 
 from __future__ import annotations
 
-import errno
-import re
-import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, convert
 
 from llmfair.backends.chat_completions import UNPARSEABLE
 from llmfair.backends.faults import nature_of, refusal_of
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError, LlmfairError, Rejected
 from llmfair.io.files import decode, encode
-from llmfair.io.net import SLOWEST, Client, RateLimited, Reply, ReplyTooLong, Retries, Transient, wait
+from llmfair.io.net import Client, RateLimited, Reply, ReplyTooLong, Retries, Transient, wait
 from llmfair.nouns import Completion, Request
 
 T = TypeVar("T")
-
-_ID = re.compile(r"[\w.:=+~@-]{1,2000}", re.ASCII)  # which stands in addresses, and on a terminal
-_KEY = re.compile(rb'"custom_id"\s*:\s*"([\w-]+)"', re.ASCII)
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:=+~@-]{1,2000}\Z")]
+"""Which stands in addresses, and on a terminal."""
 ENDPOINT = "/v1/chat/completions"
 MOST_LINES = 50_000
 MOST_BYTES = 200 * 10**6
@@ -43,13 +39,14 @@ SETTLE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Batch:
-    """What a server tells of a batch; the files are of errors and of answers, as far as there are any."""
+    """What a server tells of a batch; the files are there as far as there are errors and answers."""
 
-    id: str
+    id: Id
     status: str
-    file_ids: tuple[str, ...]
-    counts: Mapping[str, object]
-    errors: Sequence[Mapping[str, Any]]
+    output_file_id: Id | None = None
+    error_file_id: Id | None = None
+    request_counts: Mapping[str, int] | None = None
+    errors: Mapping[str, Any] | None = None
 
     @property
     def ended(self) -> bool:
@@ -58,10 +55,8 @@ class Batch:
     @property
     def words(self) -> str:
         """Status and counts."""
-        total, completed, failed = (
-            count if type(count) is int else 0
-            for count in map(self.counts.get, ("total", "completed", "failed"))
-        )
+        counts = self.request_counts or {}
+        total, completed, failed = (counts.get(name, 0) for name in ("total", "completed", "failed"))
         if not total:
             return self.status
         return f"{self.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
@@ -84,7 +79,7 @@ class Batches:
     ) -> None:
         self.backend, self._waits = backend, waits
         self.identity, self.name = backend.identity, backend.server
-        self._retries, self._held = Retries(retries, max_wait, 0.0), ExitStack()
+        self._retries = Retries(retries, max_wait, 0.0)
 
     @cached_property
     def _client(self) -> Client:
@@ -92,7 +87,6 @@ class Batches:
         return self.backend.client()
 
     def close(self) -> None:
-        self._held.close()
         if "_client" in vars(self):
             wait(self._client.close())
 
@@ -103,12 +97,11 @@ class Batches:
 
     @staticmethod
     def key_of(line: bytes) -> str | None:
-        """The key a line was sent under, also of a line that is no JSON further on; None for one that does not say."""
+        """The key a line was sent under; None for one that does not say."""
         try:
             key = decode(line)["custom_id"]
         except UNPARSEABLE:
-            match = _KEY.search(line)
-            key = match[1].decode() if match else None
+            return None
         return key if isinstance(key, str) else None
 
     @staticmethod
@@ -128,8 +121,8 @@ class Batches:
     def upload(self, path: Path) -> str:
         """The id of the server's copy of a file of lines."""
         url = self.backend.address("files")
-        return self._patiently(
-            lambda attempt: self._told(self._client.upload(url, path, {"purpose": "batch"}), _id)
+        return self._retries.persist(
+            lambda attempt: self._read(self._client.upload(url, path, {"purpose": "batch"}), _id), self._waits
         )
 
     def create(self, input_file_id: str, perhaps_made: bool = False) -> Batch:
@@ -142,31 +135,28 @@ class Batches:
 
         def make(attempt: int) -> Batch:
             batch = self._find(input_file_id) if perhaps_made or attempt else None
-            return batch or self._ask("POST", "batches", self._read_batch, encode(body))
+            return batch or self._ask("POST", "batches", self._batch, encode(body))
 
-        return self._patiently(make)
+        return self._retries.persist(make, self._waits)
 
     def state(self, batch_id: str) -> Batch:
         """The batch as it is now."""
+        return self._fetch(f"batches/{batch_id}", self._batch, batch_id)
 
-        def read(document: Mapping[str, Any]) -> Batch:
-            if (batch := self._read_batch(document)).id != batch_id:
-                raise Transient(f"{self.name} tells of another batch than {batch_id}")
-            return batch
+    def answers(self, batch: Batch, lines: int) -> dict[str, bytes]:
+        """The lines that came back of so many, by key, from both files in whatever order; `read` reads one."""
 
-        return self._patiently(
-            lambda attempt: self._ask("GET", f"batches/{batch_id}", read, batch_id=batch_id)
-        )
+        def keyed(body: bytes) -> dict[str, bytes]:
+            """What is no file of lines at all must not pass for one without answers."""
+            by_key = {key: line for line in body.split(b"\n") if (key := self.key_of(line))}
+            if body.strip() and not by_key:
+                raise ValueError("no line has a key")
+            return by_key
 
-    def answers(self, batch: Batch, lines: int) -> Lines:
-        """The lines that came back of so many, by key, from both files in whatever order; `read` reads one.
-
-        They lie on disk until the next ones are asked for.
-        """
-        self._held.close()
-        answers = Lines()
-        for file_id in batch.file_ids:
-            answers.places |= self._lines(file_id, batch.id, lines).places
+        answers: dict[str, bytes] = {}
+        for file_id in filter(None, (batch.error_file_id, batch.output_file_id)):
+            most = lines * self.backend.options.max_reply
+            answers |= self._fetch(f"files/{file_id}/content", keyed, batch.id, most)
         return answers
 
     def read(self, line: bytes, request: Request) -> Completion:
@@ -191,67 +181,29 @@ class Batches:
             raise Transient(f"{self.name} answers it with something else ({nature_of(line)})") from None
 
     def refusal(self, batch: Batch) -> Rejected:
-        """Why a batch failed as a whole: the error of its first line."""
+        """Why a batch failed as a whole: its first error."""
+        errors = (batch.errors or {}).get("data")
+        first = errors[0] if isinstance(errors, list) and errors else {}
         hint = "once the cause is mended, the same command submits it again"
-        if not batch.errors:
-            return Rejected(f"{self.name} refuses {batch.id} and says nothing of why.", hint)
-        first = min(batch.errors, key=lambda error: error["line"] if type(error.get("line")) is int else 0)
         if first.get("code") == "token_limit_exceeded":
             hint = (
                 "let other batches end, or submit less at a time with --max-calls; the same command continues"
             )
-        where = f" at line {first['line']}" if type(first.get("line")) is int else ""
+        where = f" at line {first['line']}" if first.get("line") else ""
         quote = self.backend.quote(refusal_of(400, encode(first)).words)
         return Rejected(f"{self.name} refuses {batch.id}{where}{quote}.", hint)
-
-    def _lines(self, file_id: str, batch_id: str, lines: int) -> Lines:
-        """The lines of a file by key; what is no file of lines at all must not pass for one without answers.
-
-        A key that comes with two different lines has none: nobody knows whose they are.
-        """
-
-        def read(attempt: int) -> Lines:
-            file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._held.callback(_close, file)
-            most, size, began = lines * self.backend.options.max_reply, 0, time.monotonic()
-            with self._client.open(self.backend.address(f"files/{file_id}/content")) as reply:
-                if not 200 <= reply.status < 300:
-                    raise self._failure(Reply(reply.status, reply.headers, next(reply.blocks, b"")), batch_id)
-                for block in reply.blocks:
-                    size += file.write(block)
-                    if size > most:
-                        raise self.backend.too_long(most)
-                    if time.monotonic() - began > self.backend.options.timeout + size / SLOWEST:
-                        raise Transient(f"{self.name} sends its answers too slowly")
-            file.flush()
-            file_lines, twice, blank = Lines(), set[str](), True
-            for at, line in _cut_lines(file, self.backend.options.max_reply):
-                blank = blank and not line.strip()
-                if not (key := self.key_of(line)):
-                    continue
-                if key not in file_lines:
-                    file_lines.places[key] = file, at, len(line)
-                elif file_lines[key] != line:
-                    twice.add(key)
-            if not blank and not file_lines:
-                file.seek(0)
-                raise Transient(f"{self.name} answers with something else ({nature_of(file.read(1 << 16))})")
-            for key in twice:
-                del file_lines.places[key]
-            return file_lines
-
-        return self._patiently(read)
 
     def _find(self, input_file_id: str) -> Batch | None:
         """The batch over a file, if there is one; no second batch is ever made of a file."""
 
-        def page(document: Mapping[str, Any]) -> tuple[Batch | None, str]:
+        def page(body: bytes) -> tuple[Batch | None, str]:
             """The batch if it is here, and what asks for the next page; "" after the last."""
-            rows = [{**row} for row in document["data"]]
-            for row in rows:
-                if row.get("input_file_id") == input_file_id:
-                    return self._read_batch(row), ""
-            return None, f"&after={_id(rows[-1])}" if rows and document.get("has_more") else ""
+            document = decode(body)
+            rows = document["data"]
+            batch = next((row for row in rows if row.get("input_file_id") == input_file_id), None)
+            if batch is not None:
+                return self._batch(encode(batch)), ""
+            return None, f"&after={convert(rows[-1]['id'], Id)}" if rows and document.get("has_more") else ""
 
         for pause in (0.0, SETTLE_SECONDS):
             time.sleep(pause)
@@ -264,57 +216,43 @@ class Batches:
                     break
         return None
 
-    def _read_batch(self, document: Mapping[str, Any]) -> Batch:
-        """What the server tells of a batch. Raises Transient, what is UNPARSEABLE for what is none."""
-        status, files = (
-            document.get("status"),
-            (document.get("error_file_id"), document.get("output_file_id")),
-        )
-        if status not in ENDED | RUNNING:
-            word = self.backend.hidden(str(status))[:40]
-            named = f"the status {word!r}, which batches do not have" if status else "no status"
-            raise Transient(f"{self.name} gives {_id(document)} {named}")
-        counts, errors = document.get("request_counts"), document.get("errors")
-        rows = errors.get("data") if isinstance(errors, dict) else None
-        return Batch(
-            _id(document),
-            str(status),
-            tuple(file_id for file_id in files if isinstance(file_id, str) and _ID.fullmatch(file_id)),
-            counts if isinstance(counts, dict) else {},
-            [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [],
+    def _batch(self, body: bytes) -> Batch:
+        """What the server tells of a batch. Raises what is UNPARSEABLE for what is none."""
+        batch = convert(decode(body), Batch)
+        if batch.status not in ENDED | RUNNING:
+            raise ValueError(batch.status)
+        return batch
+
+    def _fetch(self, path: str, read: Callable[[bytes], T], batch_id: str, most: int = 0) -> T:
+        """What `_ask` returns, tried again while its failure may pass."""
+        return self._retries.persist(
+            lambda attempt: self._ask("GET", path, read, None, batch_id, most), self._waits
         )
 
     def _ask(
-        self, method: str, path: str, read: Callable[[Any], T], body: bytes | None = None, batch_id: str = ""
-    ) -> T:
-        return self._told(self._client.ask(method, self.backend.address(path), body), read, batch_id)
+        self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, batch_id: str = "",
+        most: int = 0,
+    ) -> T:  # fmt: skip
+        asking = self._client.ask(method, self.backend.address(path), body, most=most)
+        return self._read(asking, read, batch_id, most)
 
-    def _told(self, asking: Coroutine[Any, Any, Reply], read: Callable[[Any], T], batch_id: str = "") -> T:
-        """What `read` makes of the JSON of a reply; `batch_id`: what it is about. Raises what `_patiently` tries again,
-        BackendError.
+    def _read(
+        self, asking: Coroutine[Any, Any, Reply], read: Callable[[bytes], T], batch_id: str = "", most: int = 0
+    ) -> T:
+        """What `read` makes of the body of a reply of `most` bytes; `batch_id`: what it is about.
+
+        Raises Transient, RateLimited, BackendError.
         """
         try:
             reply = wait(asking)
         except ReplyTooLong:
-            raise self.backend.too_long() from None
+            raise self.backend.too_long(most) from None
         if not 200 <= reply.status < 300:
             raise self._failure(reply, batch_id)
         try:
-            return read(decode(reply.body))
+            return read(reply.body)
         except UNPARSEABLE:
             raise Transient(f"{self.name} answers with something else ({nature_of(reply.body)})") from None
-
-    def _patiently(self, call: Callable[[int], T]) -> T:
-        """What `call(attempt)` returns, tried again while its failure may pass."""
-        try:
-            return self._retries.persist(call, self._waits)
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            raise LlmfairError(
-                f"the disk of {tempfile.gettempdir()}, where answers lie while they are read, is full.",
-                "free some of it, or set TMPDIR; the same command continues",
-            ) from None
 
     def _failure(self, reply: Reply, batch_id: str) -> LlmfairError | RateLimited | Transient:
         if reply.status not in (404, 405):
@@ -330,48 +268,6 @@ class Batches:
         )
 
 
-class Lines(Mapping[str, bytes]):
-    """Lines of files on disk by their keys; `places`: the file of each, where it begins and how long it is."""
-
-    def __init__(self) -> None:
-        self.places: dict[str, tuple[IO[bytes], int, int]] = {}
-
-    def __getitem__(self, key: str) -> bytes:
-        file, at, length = self.places[key]
-        file.seek(at)
-        return file.read(length)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.places)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-
-def _close(file: IO[bytes]) -> None:
-    with suppress(OSError):  # on a full disk, what it holds can be written no more
-        file.close()
-
-
-def _cut_lines(file: IO[bytes], longest: int) -> Iterator[tuple[int, bytes]]:
-    """Where each line begins and what it says; of one that is too long to be read, only so much that this shows."""
-    at = 0
-    while True:
-        file.seek(at)
-        line = part = file.readline(longest + 2)
-        if not line:
-            return
-        yield at, line.removesuffix(b"\n")
-        file.seek(at + len(line))
-        at += len(line)
-        while len(part) == longest + 2 and not part.endswith(b"\n"):
-            part = file.readline(longest + 2)
-            at += len(part)
-
-
-def _id(document: Mapping[str, object]) -> str:
-    """The id of what a server made. Raises ValueError for what cannot be one."""
-    name = document.get("id")
-    if not isinstance(name, str) or not _ID.fullmatch(name):
-        raise ValueError(name)
-    return name
+def _id(body: bytes) -> str:
+    """The id of what a server made."""
+    return convert(decode(body)["id"], Id)

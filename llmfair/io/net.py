@@ -98,11 +98,15 @@ class Client:
         url: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        seconds: float | None = None,
+        seconds: float = 0.0,
+        most: int = 0,
     ) -> Reply:
-        """The reply, read to its end. Raises Transient without one, ReplyTooLong."""
+        """The reply, read to its end. Raises Transient without one, ReplyTooLong.
+
+        `seconds`, `most`: what holds for this one in place of the client's.
+        """
         data = BytesIO(body) if body and len(body) >= _LARGE else body
-        return await self._ask(method, url, data, headers, len(body or b""), seconds or self.seconds)
+        return await self._ask(method, url, data, headers, len(body or b""), seconds, most)
 
     async def upload(self, url: str, path: Path, fields: Mapping[str, str]) -> Reply:
         """The reply to a form with these fields and a file, which is read as it is sent."""
@@ -113,11 +117,19 @@ class Client:
             form.add_field("file", file, filename=path.name, content_type="application/octet-stream")
             data = form()
             kind = {"content-type": data.headers["Content-Type"]}
-            return await self._ask("POST", url, data, kind, path.stat().st_size, self.seconds)
+            return await self._ask("POST", url, data, kind, path.stat().st_size)
 
     async def _ask(
-        self, method: str, url: str, data: Any, headers: Mapping[str, str] | None, sent: int, seconds: float
+        self,
+        method: str,
+        url: str,
+        data: Any,
+        headers: Mapping[str, str] | None,
+        sent: int,
+        seconds: float = 0.0,
+        most: int = 0,
     ) -> Reply:
+        seconds, most = seconds or self.seconds, most or self.most
         began = asyncio.get_running_loop().time()
         cause: str
         try:
@@ -127,18 +139,18 @@ class Client:
                     # one reply at a time: else those of a burst are all read before the first can ask again
                     await self._turn.acquire()
                     asyncio.get_running_loop().call_soon(self._turn.release)
-                    if (response.content_length or 0) > self.most:
+                    if (response.content_length or 0) > most:
                         raise ReplyTooLong
-                    reply = await response.content.readany()
+                    reply = bytearray()
                     while more := await response.content.readany():
                         reply += more
-                        if len(reply) > self.most:
+                        if len(reply) > most:
                             raise ReplyTooLong
                         alarm.reschedule(began + seconds + (sent + len(reply)) / SLOWEST)
                 except BaseException:
                     response.close()
                     raise
-                return Reply(response.status, response.headers, reply)
+                return Reply(response.status, response.headers, bytes(reply))
         except _errors() as error:
             cause = cause_of(error, self.name, seconds)
         raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
