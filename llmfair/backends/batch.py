@@ -237,7 +237,11 @@ class Batches:
         return self._read(asking, read, batch_id, most)
 
     def _read(
-        self, asking: Coroutine[Any, Any, Reply], read: Callable[[bytes], T], batch_id: str = "", most: int = 0
+        self,
+        asking: Coroutine[Any, Any, Reply],
+        read: Callable[[bytes], T],
+        batch_id: str = "",
+        most: int = 0,
     ) -> T:
         """What `read` makes of the body of a reply of `most` bytes; `batch_id`: what it is about.
 

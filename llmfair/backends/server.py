@@ -193,9 +193,7 @@ class Server(ABC):
                 "every server of --base-url has to have it under this name",
             )
 
-    async def _ask(
-        self, method: str, path: str, body: bytes | None = None, seconds: float = 0.0
-    ) -> Reply:
+    async def _ask(self, method: str, path: str, body: bytes | None = None, seconds: float = 0.0) -> Reply:
         """The reply. Raises Transient when there is none, Rejected for one too long."""
         assert self._client is not None, "the backend is open"
         try:
