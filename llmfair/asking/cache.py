@@ -7,7 +7,6 @@ here, and a cache that cannot be used is said once and left alone.
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 import threading
 import time
@@ -38,10 +37,9 @@ CHOSEN = (
     "WHERE (:model IS NULL OR model = :model OR substr(model, 1, length(:model) + 1) = :model || ' ') "
     "AND (:before IS NULL OR created < :before)"
 )
-DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-"""SQLite's codes for a file that is no database, a broken one, and one with another table."""
 UNUSABLE = (OSError, sqlite3.Error, UnicodeDecodeError)
 """What a cache that cannot be used raises; the last where SQLite tells of damage in damaged words."""
+REMOVES = "llmfair cache clear removes a damaged one"
 
 
 class Cache:
@@ -49,15 +47,13 @@ class Cache:
 
     Reading happens where it is called and takes microseconds; writing happens in a thread, gathered over half a
     second, so that nobody waits for the disk. On the first failure (locked, full, damaged, no write-ahead log)
-    `warn` gets one sentence, and from then on the cache knows and keeps nothing. `dropped` counts the answers found
-    damaged or changed.
+    `warn` gets one sentence, and from then on the cache knows and keeps nothing.
     """
 
     def __init__(self, path: Path, model: str, warn: Callable[[str], None]) -> None:
         self.path, self._warn = path, warn
         self.model = model.encode("utf-8", "backslashreplace").decode()  # SQLite refuses lone surrogates
-        self.dropped = 0
-        self._usable, self._failed = True, False
+        self._usable = True
         self._offered: deque[tuple[str, Completion]] = deque()
         self._closing = threading.Event()
         self._disk = ThreadPoolExecutor(1, "llmfair-cache")
@@ -77,16 +73,7 @@ class Cache:
         except UNUSABLE as error:
             self._fail(error)
             return None
-        if row is None:
-            return None
-        completion = _completion(key, row[0])
-        if completion is None:
-            self.dropped += 1
-            if self.dropped == 1:
-                self._warn(
-                    f"the answer cache {self.path} holds answers that are damaged or changed: they are asked again"
-                )
-        return completion
+        return None if row is None else _completion(row[0])
 
     def put(self, key: str, completion: Completion) -> None:
         """Takes an answer that came to its end, to be written soon; any other is not for other runs."""
@@ -109,13 +96,11 @@ class Cache:
     def _write(self) -> None:
         """Writes what is offered within half a second."""
         self._closing.wait(GATHER_SECONDS)
-        answers = [self._offered.popleft() for _ in range(len(self._offered))]
         rows = []
-        for key, completion in answers:
-            answer = encode(
-                {item.name: getattr(completion, item.name) for item in fields(completion)}
-            ).decode()
-            rows.append((key, self.model, _stamp(), f"{_digest(key, answer)} {answer}"))
+        for _ in range(len(self._offered)):
+            key, completion = self._offered.popleft()
+            answer = {item.name: getattr(completion, item.name) for item in fields(completion)}
+            rows.append((key, self.model, _stamp(), encode(answer).decode()))
         try:
             with closing(_open(self.path)) as database:
                 database.execute("BEGIN IMMEDIATE")
@@ -125,34 +110,31 @@ class Cache:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        first, self._failed, self._usable = not self._failed, True, False
+        first, self._usable = self._usable, False
         if first:
             self._warn(
                 f"the answer cache {self.path} cannot be used ({_reason(error)}): the run goes on without it; "
-                + ("llmfair cache clear removes it" if _is_damage(error) else "--no-cache leaves it alone")
+                f"{REMOVES}, --no-cache leaves it alone"
             )
 
 
 def facts(path: Path) -> dict[str, Any]:
     """Entries, size in bytes, and each model's entries with the times of the first and last. Raises LlmfairError."""
-    models: list[dict[str, Any]] = []
+    rows: list[tuple[str, int, str, str]] = []
     if path.is_file():
         try:
             with closing(_open(path)) as database:
                 rows = database.execute(
                     "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY 1 ORDER BY 1"
                 ).fetchall()
-            if any(None in row for row in rows):
-                raise sqlite3.DatabaseError("a row lacks what every row has")
         except UNUSABLE as error:
             raise _unusable(path, error) from None
-        names = ("model", "entries", "oldest", "newest")
-        models = [dict(zip(names, row, strict=True)) for row in rows]
+    names = ("model", "entries", "oldest", "newest")
     return {
         "path": str(path),
-        "entries": sum(model["entries"] for model in models),
+        "entries": sum(entries for _, entries, _, _ in rows),
         "bytes": sum(part.stat().st_size for part in _parts(path)),
-        "models": models,
+        "models": [dict(zip(names, row, strict=True)) for row in rows],
     }
 
 
@@ -175,7 +157,9 @@ def count(
                 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return int(number)
     except UNUSABLE as error:
-        if model is None and before is None and _is_damage(error):
+        # what is locked or full is another's fault, not the file's
+        damaged = not isinstance(error, OSError | sqlite3.OperationalError)
+        if damaged and model is None and before is None:
             return None
         raise _unusable(path, error) from None
 
@@ -206,31 +190,27 @@ def _open(path: Path) -> sqlite3.Connection:
                 raise OSError("its file system allows no write-ahead log")
             database.execute("PRAGMA synchronous = NORMAL")
             database.execute(TABLE)
-            database.execute("SELECT key, model, created, value FROM answers LIMIT 1").fetchone()
             return database
         except BaseException as error:
             database.close()
             # Two processes that make the file at once are told so without SQLite's own wait.
-            busy = isinstance(error, sqlite3.OperationalError) and _code(error) == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > deadline:
+            code = getattr(error, "sqlite_errorcode", None) or 0
+            if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)
 
 
-def _digest(key: str, answer: str) -> str:
-    """16 hex of SHA-256: an answer is filed under its own key and as it was given."""
-    return hashlib.sha256(f"{key} {answer}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _completion(key: str, value: Any) -> Completion | None:
-    """The answer a row holds; None for one that was damaged or changed, so that it is asked again."""
-    digest, _, answer = value.partition(" ") if isinstance(value, str) else ("", "", "")
-    if digest != _digest(key, answer):
+def _completion(value: str) -> Completion | None:
+    """The answer a row holds; None for one that is none, so that it is asked again."""
+    try:
+        row = decode(value)
+        if row["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+            row["logprobs"] = {
+                label: number for label, number in row["logprobs"].items() if number is not None
+            }
+        return convert(row, Completion)
+    except (ValueError, LookupError, TypeError):
         return None
-    row = decode(answer)
-    if row["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
-        row["logprobs"] = {label: value for label, value in row["logprobs"].items() if value is not None}
-    return convert(row, Completion)
 
 
 def _stamp(at: datetime | None = None) -> str:
@@ -243,18 +223,6 @@ def _parts(path: Path) -> list[Path]:
     return [part for end in ("", "-wal", "-shm") if (part := Path(f"{path}{end}")).is_file()]
 
 
-def _code(error: sqlite3.Error) -> int | None:
-    """SQLite's primary result code."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether the file itself is at fault, not its disk or another process."""
-    damaged = isinstance(error, sqlite3.Error) and _code(error) in DAMAGED
-    return damaged or isinstance(error, UnicodeDecodeError)
-
-
 def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
@@ -262,7 +230,5 @@ def _reason(error: Exception) -> str:
 def _unusable(path: Path, error: Exception) -> LlmfairError:
     return LlmfairError(
         f"the answer cache {path} cannot be used: {_reason(error)}.",
-        "llmfair cache clear    removes all of it"
-        if _is_damage(error)
-        else "repeat when no other process uses it, or name another folder with LLMFAIR_CACHE_DIR",
+        f"repeat when no other process uses it, or name another folder with LLMFAIR_CACHE_DIR; {REMOVES}",
     )
