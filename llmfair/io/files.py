@@ -28,7 +28,6 @@ from itertools import accumulate, chain, islice
 from pathlib import Path
 from secrets import token_hex
 from socket import gethostname
-from threading import Lock
 from typing import Any, BinaryIO, Final, NoReturn, TypeVar
 
 import orjson
@@ -284,8 +283,6 @@ _OTHERS = 0o077
 _own: int | None = None
 """The user's own umask, while another holds."""
 _shared = False
-_loading, _counting = 0, Lock()
-"""How many are inside `usual`."""
 
 
 @contextmanager
@@ -317,22 +314,16 @@ def share() -> None:
 def usual() -> Iterator[None]:
     """The user's own umask, for what others keep besides: weights that several people load. Also a decorator.
 
-    While any thread is inside, since a umask holds for all of them.
+    Threads share it: where two are inside, the first that leaves makes it private again for both.
     """
-    global _loading
     if (mask := _own) is None or _shared:
         yield
         return
-    with _counting:
-        _loading += 1
-        os.umask(mask)
+    os.umask(mask)
     try:
         yield
     finally:
-        with _counting:
-            _loading -= 1
-            if not _loading:
-                os.umask(mask | _OTHERS)
+        os.umask(mask | _OTHERS)
 
 
 def make_folder(path: Path) -> None:

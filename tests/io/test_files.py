@@ -302,18 +302,6 @@ def test_weights_that_a_backend_downloads_are_kept_as_the_user_keeps_files() -> 
     assert [Path(name).stat().st_mode & 0o777 for name in ("weights", "answers")] == [0o644, 0o600]
 
 
-def test_a_thread_that_is_still_loading_keeps_the_usual_umask_of_both() -> None:
-    with files.private():
-        first, second = files.usual(), files.usual()
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)  # which began first, and is done first
-        Path("weights").touch()
-        second.__exit__(None, None, None)
-        Path("answers").touch()
-    assert [Path(name).stat().st_mode & 0o777 for name in ("weights", "answers")] == [0o644, 0o600]
-
-
 def test_what_a_ranker_s_module_leaves_behind_is_kept_as_the_user_keeps_files(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
