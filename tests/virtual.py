@@ -6,9 +6,10 @@ import asyncio
 import random
 import selectors
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 import pytest
 
@@ -77,3 +78,26 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
+
+
+P = ParamSpec("P")
+
+
+def asynchronous(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Runs it to its end, which must come within 20 seconds."""
+
+    @wraps(test)
+    def run(*given: P.args, **named: P.kwargs) -> None:
+        asyncio.run(asyncio.wait_for(test(*given, **named), 20))
+
+    return run
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Runs it to its end by the fixture `clock`, which jumps to whatever is waited for."""
+
+    @wraps(test)
+    def run(*given: P.args, **named: P.kwargs) -> None:
+        finish(test(*given, **named), named["clock"])  # type: ignore[arg-type]
+
+    return run

@@ -11,6 +11,7 @@ import json
 import os
 import stat
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +22,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
+import numpy as np
 from msgspec import Meta, convert
 
 from llmfair.backends.base import Backend
@@ -212,53 +214,45 @@ def completion_of(row: Mapping[str, Any]) -> Completion:
     return Completion(row["text"], Finish(row["finish"]), **values)
 
 
-class Places:
-    """The place of each answer in its file. Of two answers to one request the first counts.
+class JournalAnswers:
+    """The first answer to each request of a journal that is not written to meanwhile.
 
-    By 64 bits of each key: whether a line answers a request, the line itself says.
+    By 64 bits of each key, sorted: whether a line answers a request, the line itself says.
     """
 
-    def __init__(self) -> None:
-        self._offsets: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        """How many requests have an answer."""
-        return len(self._offsets)
-
-    def add(self, key: str, offset: int) -> bool:
-        """Notes an answer that stands behind those noted before; whether it is the first to its request."""
-        return self._offsets.setdefault(_digest(key), offset) == offset
-
-    def answer(self, key: str, file: int) -> Completion | None:
-        """The answer filed under `key` in an opened file, or None."""
-        if (offset := self._offsets.get(_digest(key))) is None:
-            return None
-        with open(file, "rb", closefd=False) as lines:
-            lines.seek(offset)
-            row = decode(lines.readline())
-        return completion_of(row) if row["key"] == key else None
-
-
-class JournalAnswers:
-    """The first answer to each request of a journal that is not written to meanwhile."""
-
     def __init__(self, path: Path) -> None:
-        self._places, self._file = Places(), files.opened(path)
+        self._file = files.opened(path)
+        digests, offsets = array("Q"), array("Q")
         for _, offset, line in islice(_lines(self._file), 1, None):
             row = row_of(line)
             if row is not None and "key" in row:
-                self._places.add(row["key"], offset)
+                digests.append(_digest(row["key"]))
+                offsets.append(offset)
+        self._digests, firsts = np.unique(np.array(digests, np.uint64), return_index=True)
+        self._offsets = np.array(offsets, np.uint64)[firsts]
 
     def close(self) -> None:
         self._file.close()
 
     def __len__(self) -> int:
         """How many requests have an answer."""
-        return len(self._places)
+        return len(self._digests)
 
     def get(self, key: str) -> Completion | None:
         """The answer filed under `key`, or None."""
-        return self._places.answer(key, self._file.fileno())
+        digest = np.uint64(_digest(key))
+        place = int(np.searchsorted(self._digests, digest))
+        if place == len(self._digests) or self._digests[place] != digest:
+            return None
+        return _answer(self._file.fileno(), int(self._offsets[place]), key)
+
+
+def _answer(file: int, offset: int, key: str) -> Completion | None:
+    """The answer in the line that begins there, unless it is filed under another key."""
+    with open(file, "rb", closefd=False) as lines:
+        lines.seek(offset)
+        row = decode(lines.readline())
+    return completion_of(row) if row["key"] == key else None
 
 
 def _digest(key: str) -> int:
@@ -283,7 +277,7 @@ class Journal:
         self.skipped: list[int] = []
         self.shared = 0
         self.servers: Counter[str] = Counter()
-        self._places = Places()
+        self._offsets: dict[int, int] = {}  # of the first answer to each request, by 64 bits of its key
         self._synced = time.monotonic()
         self._syncing: Future[None] | None = None
         self._disk = ThreadPoolExecutor(1, "llmfair-fsync")  # may take its time: chains do not wait for it
@@ -296,11 +290,12 @@ class Journal:
 
     def __len__(self) -> int:
         """The number of answers on disk."""
-        return len(self._places)
+        return len(self._offsets)
 
     def get(self, key: str) -> Completion | None:
         """The answer filed under `key`, or None."""
-        return self._places.answer(key, self._file)
+        offset = self._offsets.get(_digest(key))
+        return None if offset is None else _answer(self._file, offset, key)
 
     def put(
         self,
@@ -328,7 +323,8 @@ class Journal:
             "at": datetime.now(UTC),
             **({"server": server} if server else {}),
         }
-        self._places.add(request.key, self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said)))
+        offset = self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said))
+        self._offsets.setdefault(_digest(request.key), offset)
         self._count(row)
         self._sync_when_due()
 
@@ -414,7 +410,8 @@ class Journal:
                     )
                 if number > 1 and row is None:
                     self.skipped.append(number)
-                elif row is not None and "key" in row and self._places.add(row["key"], offset):
+                elif row is not None and "key" in row and _digest(row["key"]) not in self._offsets:
+                    self._offsets[_digest(row["key"])] = offset
                     self._count(row)
         if not line.endswith(b"\n"):  # a torn write
             self._write(b"")

@@ -1,12 +1,19 @@
-"""Dispatch: every chat answered once, failures isolated, nothing lost when it stops."""
+"""Dispatch: every chat answered once, failures isolated, nothing lost when it stops, and programs that work themselves."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import multiprocessing
+import os
 import random
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +23,15 @@ from llmfair.asking.journal import Journal, chat_sampling
 from llmfair.asking.limits import Limits, Progress
 from llmfair.asking.one_chat import Asker
 from llmfair.backends.base import RateLimited, Transient
-from llmfair.errors import Rejected, UsageError
+from llmfair.errors import (
+    BackendError,
+    Incomplete,
+    LlmfairError,
+    MissingKey,
+    Rejected,
+    Unavailable,
+    UsageError,
+)
 from llmfair.io.net import Allowance
 from llmfair.nouns import (
     Chat,
@@ -30,7 +45,7 @@ from llmfair.nouns import (
     Steps,
     Text,
 )
-from tests.asking.scripted import Scripted, chain, chat, run, single, singles
+from tests.asking.scripted import Scripted, chain, chat, interrupt, run, single, singles
 from tests.virtual import Clock
 
 
@@ -314,3 +329,523 @@ def test_chains_cost_their_critical_path_also_under_faults(
     before = clock.now
     assert len(run(map(start, range(44)), Adapting(answer, 0.05), journal)) == 44
     assert (clock.now - before) / (56 * 0.05) <= ratio
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_backend_that_cannot_be_opened_is_tried_once(journal: Journal, answered: bool) -> None:
+    class Shut(Scripted):
+        async def open(self) -> None:
+            self.opened += 1
+            raise MissingKey("no key.")
+
+    if answered:
+        run([chain("c", 3)], Scripted(), journal)
+    backend = Shut()
+    programs = [chain("c", 3), *(single(f"p{number}", f"{number}") for number in range(20))]
+    with pytest.raises(Incomplete if answered else MissingKey, match=r"no key\."):
+        run(programs, backend, journal)
+    assert (backend.opened, backend.closed, len(backend.asked)) == (1, 1, 0)
+
+
+def test_an_interrupt_does_not_wait_for_a_backend_that_is_being_opened(journal: Journal) -> None:
+    class Opening(Scripted):
+        async def open(self) -> None:
+            interrupt(0.1)
+            await asyncio.sleep(60)
+
+    backend, began = Opening(), time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(singles(9), backend, journal)
+    assert time.monotonic() - began < 3 and (backend.closed, len(backend.asked)) == (1, 0)
+
+
+def test_a_server_that_never_answers_ends_the_run_early(journal: Journal, clock: Clock) -> None:
+    backend = Scripted(lambda text, attempt: Transient("connection refused by 127.0.0.1:9"))
+    started = clock.now
+    with pytest.raises(Unavailable, match="connection refused") as caught:
+        run(singles(50), backend, journal)
+    assert caught.value.exit_code == 1
+    assert clock.now - started < 5
+    assert max(backend.asked.values()) == 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "ends", "says", "limits", "fewest", "most"),
+    [
+        (RateLimited(None, ": 3 a minute"), Unavailable, "answer: 3 a minute.", Limits(max_wait=0.2), 1, 999),
+        (MissingKey("the key was refused"), MissingKey, "the key was refused", Limits(workers=8), 1, 16),
+        (Rejected("no system role"), BackendError, "no system role", Limits(workers=1), 5, 7),
+        (Completion("", Finish.UNFINISHED_THINKING), Incomplete, "--thinking", Limits(workers=1), 20, 20),
+    ],
+    ids=["no end of refusals", "key", "five rejections before any success", "thinking without room"],
+)
+def test_what_every_question_meets_stops_the_run(
+    answer: Any, ends: type[LlmfairError], says: str, limits: Limits, fewest: int, most: int, journal: Journal
+) -> None:
+    backend = Scripted(lambda text, attempt: answer, latency=0.001)
+    with pytest.raises(ends) as caught:
+        run(singles(99), backend, journal, limits)
+    assert says in f"{caught.value.message} {caught.value.hint}"
+    assert fewest <= sum(backend.asked.values()) <= most
+
+
+def test_a_dead_server_after_the_first_answer_leaves_the_run_incomplete(journal: Journal) -> None:
+    run([single("before", "x")], Scripted(), journal)
+    with pytest.raises(Incomplete, match="HTTP 500"):
+        run([single("p", "t")], Scripted(lambda text, attempt: Transient("HTTP 500")), journal)
+
+
+def test_a_short_outage_is_waited_out(journal: Journal, clock: Clock) -> None:
+    """20 s, where attempts alone end after 3: latencies of 50 ms make for short waits."""
+    began = clock.now
+
+    def answer(text: str, attempt: int) -> Any:
+        down = 1 <= clock.now - began < 21
+        return Transient("connection refused by 127.0.0.1:9") if down else text
+
+    backend = Scripted(answer, latency=0.05)
+    progress = Progress()
+    programs = [chain(f"c{number}", 60) for number in range(8)]
+    found = dict(dispatch(programs, backend, journal, Sampling(), Limits(workers=8), progress))
+    assert len(found) == 8 and not any(isinstance(one, Failure) for one in found.values())
+    assert clock.now - began < 21 + 5 + 60 * 0.05
+    assert progress.waiting_for == "connection refused by 127.0.0.1:9", "as the bar says"
+    assert len(backend.asked) == 8 * 60 == len(journal)
+
+
+def test_an_outage_without_end_breaks_the_run_off_after_a_minute(journal: Journal, clock: Clock) -> None:
+    began = clock.now
+    backend = Scripted(lambda text, attempt: text if clock.now < began + 1 else Transient("HTTP 502"), 0.05)
+    with pytest.raises(Incomplete, match="HTTP 502"):
+        run([chain(f"c{number}", 60) for number in range(8)], backend, journal, Limits(workers=8))
+    assert 60 <= clock.now - began < 70
+
+
+def test_what_fails_alone_is_given_up_by_its_attempts(journal: Journal, clock: Clock) -> None:
+    """Others are answered meanwhile, so no outage is waited for."""
+    began = clock.now
+    backend = Scripted(lambda text, attempt: Transient("HTTP 500") if text == "bad" else text, 0.05)
+    programs = [single("b", "bad"), *(chain(f"c{number}", 400) for number in range(3))]
+    found = run(programs, backend, journal, Limits(workers=8))
+    assert isinstance(found["b"], Failure) and backend.asked["bad"] == 9
+    assert clock.now - began < 30
+
+
+@pytest.mark.parametrize("failure", [RateLimited(1e9), Transient("HTTP 503", 1e9)])
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_wait_that_does_not_fit_ends_at_once(
+    answered: bool, failure: Exception, journal: Journal, clock: Clock
+) -> None:
+    began = clock.now
+    backend = Scripted(lambda text, attempt: text if answered and text == "t0" else failure, 0.05)
+    with pytest.raises(
+        Incomplete if answered else Unavailable, match="asks to wait 1,000,000,000 s"
+    ) as caught:
+        run(singles(99), backend, journal, Limits(workers=4, max_wait=4))
+    assert "--max-wait" in f"{caught.value.message} {caught.value.hint}"
+    assert ("HTTP 503" if isinstance(failure, Transient) else "(429)") in caught.value.message
+    assert clock.now - began < 4
+
+
+def test_one_rejected_request_is_one_rejection_however_many_programs_wait_for_it(journal: Journal) -> None:
+    backend = Scripted(lambda text, attempt: Rejected("no") if text == "bad" else text, latency=0.01)
+    programs = [single(f"b{i}", "bad") for i in range(8)] + singles(20)
+    found = run(programs, backend, journal, Limits(workers=8))
+    assert sum(isinstance(result, Failure) for result in found.values()) == 8
+    assert len(found) == 28
+
+
+def test_a_budget_of_calls_is_exact_and_the_same_run_goes_on(journal: Journal) -> None:
+    programs = [chain(f"c{i}", 4) for i in range(10)]
+    backend = Scripted(latency=0.001)
+    with pytest.raises(Incomplete, match="budget of 13 calls"):
+        run(programs, backend, journal, Limits(workers=4, max_calls=13))
+    assert sum(backend.asked.values()) == 13 == len(journal)
+    rest = Scripted()
+    assert len(run(programs, rest, journal)) == 10
+    assert sum(rest.asked.values()) == 27
+
+
+def test_ctrl_c_takes_the_answers_in_flight_and_sends_nothing_new(
+    journal: Journal, heard: threading.Event
+) -> None:
+    backend = Scripted(on_peak=lambda peak: interrupt(0.1) if peak == 4 else None, until=heard.is_set)
+    programs = [chain(f"c{i}", 5) for i in range(4)]
+    with pytest.raises(KeyboardInterrupt):
+        run(programs, backend, journal)
+    assert sum(backend.asked.values()) == 4 == len(journal)
+    assert len(run(programs, rest := Scripted(), journal)) == 4
+    assert sum(rest.asked.values()) == 16
+
+
+@pytest.mark.parametrize("asked", [0, 4])
+def test_ctrl_c_as_the_work_is_handed_over(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """The first questions may be out before the call that hands over returns."""
+    backend, hand_over = Scripted(latency=0.1), asyncio.run_coroutine_threadsafe
+
+    def interrupted(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        if asked:
+            hand_over(work, loop)
+            while backend.in_flight < asked:
+                time.sleep(0.001)
+        else:
+            work.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("asyncio.run_coroutine_threadsafe", interrupted)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run([chain(f"c{i}", 5) for i in range(4)], backend, journal)
+    assert sum(backend.asked.values()) == asked == len(journal) and time.monotonic() - began < 3
+
+
+def test_a_second_ctrl_c_does_not_wait(
+    journal: Journal, heard: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 60)
+
+    def once_more() -> None:
+        heard.wait()
+        interrupt(0.1)
+
+    def interrupt_twice(_: int) -> None:
+        interrupt(0.1)
+        threading.Thread(target=once_more, daemon=True).start()
+
+    backend = Scripted(latency=60, on_peak=interrupt_twice)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run([single("p", "t")], backend, journal)
+    assert time.monotonic() - started < 30, "one alone waits a minute for answers in flight"
+
+
+def test_a_budget_finishes_chains_before_it_begins_others(journal: Journal) -> None:
+    """Six chains of three at four in flight: thirteen calls are four whole chains, where all begun would be none."""
+    finished: list[str] = []
+    with pytest.raises(Incomplete):
+        for probe_id, _ in dispatch(
+            [chain(f"c{i}", 3) for i in range(6)],
+            Scripted(latency=0.001),
+            journal,
+            Sampling(),
+            Limits(workers=4, max_calls=13),
+        ):
+            finished.append(probe_id)  # what came before the stop counts
+    assert len(finished) == 4
+
+
+def test_a_spent_budget_waits_for_slow_answers(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 0.05)
+    backend = Scripted(latency=0.4)
+    with pytest.raises(Incomplete):
+        run([chain(f"c{i}", 3) for i in range(8)], backend, journal, Limits(4, max_calls=4))
+    assert sum(backend.asked.values()) == 4 == len(journal)
+
+
+def test_after_a_failed_write_nothing_goes_on_behind_the_run_s_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "journal.jsonl", "run", "scripted")
+    real, writes = os.write, []
+
+    def full_after_ten(file: int, data: Any) -> int:
+        writes.append(file)
+        if len(writes) > 10:
+            raise OSError(28, "No space left on device")
+        return real(file, data)
+
+    monkeypatch.setattr("llmfair.asking.journal.os.write", full_after_ten)
+    backend = Scripted(latency=0.02)
+    with pytest.raises(Exception, match="No space left"):
+        run([chain(f"c{i}", 50) for i in range(8)], backend, journal, Limits(workers=8))
+    monkeypatch.undo()
+    journal.close()
+    with (tmp_path / "next.json").open("w") as later:
+        asked = sum(backend.asked.values())
+        time.sleep(0.2)
+        assert sum(backend.asked.values()) == asked
+        later.flush()
+        assert (tmp_path / "next.json").read_bytes() == b""
+
+
+def test_a_server_that_dies_in_mid_run_is_not_asked_to_exhaustion(journal: Journal) -> None:
+    served = []
+
+    def answer(text: str, attempt: int) -> Any:
+        served.append(text)
+        return text if len(served) <= 5 else Transient("connection refused")
+
+    backend = Scripted(answer, 0.001)
+    with pytest.raises(Incomplete, match="connection refused"):
+        run(singles(300), backend, journal, Limits(8, 2, outage=0))
+    assert sum(backend.asked.values()) < 100
+
+
+def test_an_interrupt_does_not_wait_for_ever(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 0.2)
+    backend = Scripted(latency=60, on_peak=lambda _: interrupt(0.1))
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run([single("p", "t")], backend, journal)
+    assert time.monotonic() - started < 30 and backend.in_flight == 0
+
+
+def test_an_interrupt_is_heard_while_every_answer_is_known(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs that never wait must not keep the loop to themselves; these would go on for ever."""
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 60)
+    run([single("p", "t")], Scripted(), journal)
+    endless = (single(f"p{number}", "t") for number in itertools.count())
+    started = time.monotonic()
+    results = dispatch(endless, Scripted(), journal, Sampling())
+    assert next(results) == ("p0", "T")
+    results.close()
+    assert time.monotonic() - started < 30
+
+
+def test_a_stop_reaches_requests_that_wait_for_their_rate(journal: Journal, clock: Clock) -> None:
+    def answer(text: str, attempt: int) -> Any:
+        return MissingKey("the key was refused") if attempt else text
+
+    started = clock.now
+    programs = singles(50)
+    with pytest.raises(MissingKey):
+        run(programs, Scripted(answer), journal, Limits(rpm=60))
+    assert clock.now - started < 2
+
+
+# Steps of many chats
+
+
+@pytest.mark.whole
+def test_a_step_of_many_chats_begins_a_few_at_a_time_and_answers_in_order(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = most = 0
+    answer = Asker.answer
+
+    async def counting(asker: Asker, probe_id: str, chat: Chat) -> Completion:
+        nonlocal begun, most
+        begun += 1
+        most = max(most, begun)
+        try:
+            return await answer(asker, probe_id, chat)
+        finally:
+            begun -= 1
+
+    monkeypatch.setattr(Asker, "answer", counting)
+    texts = [f"t{number}" for number in range(5_000)]
+
+    def steps() -> Steps[list[str]]:
+        answers = yield [chat(text) for text in texts]
+        return [answer.text for answer in answers]
+
+    class Uneven(Scripted):
+        async def complete(self, request: Request) -> Completion:
+            self.latency = 0.001 * (sum(self.asked.values()) % 3)
+            return await super().complete(request)
+
+    backend = Uneven()
+    limits = Limits(workers=8)
+    (found,) = dispatch([Program("p", steps)], backend, journal, Sampling(), limits)
+    assert found == ("p", [text.upper() for text in texts])
+    assert most == 16 and backend.peak == 8
+    (again,) = dispatch([Program("p", steps)], Scripted(), journal, Sampling(), limits)
+    assert again == found and most == 16
+
+
+def test_after_a_failure_in_a_step_of_many_chats_no_other_is_begun(journal: Journal) -> None:
+    def steps() -> Steps[None]:
+        yield [chat(f"t{number}") for number in range(1_000)]
+
+    def answer(text: str, attempt: int) -> Any:
+        return Rejected(f"not {text}") if text in ("t5", "t6") else text
+
+    class Slow(Scripted):
+        async def complete(self, request: Request) -> Completion:
+            self.latency = 0.2 if request.chat.messages[0].content == "t5" else 0.05
+            return await super().complete(request)
+
+    backend = Slow(answer)
+    programs = [single("first", "fine"), Program("p", steps), single("last", "fine, too")]
+    found = run(programs, backend, journal, Limits(workers=4))
+    assert isinstance(found["p"], Failure) and "not t5" in found["p"].message, "the first in their order"
+    assert (found["first"], found["last"]) == ("fine", "fine, too")
+    assert sum(backend.asked.values()) == len(journal) + 2 <= 2 + 16, (
+        "each that was begun is answered and kept"
+    )
+
+
+def test_an_interrupt_within_a_step_of_many_chats_sends_nothing_new(
+    journal: Journal, heard: threading.Event
+) -> None:
+    def steps() -> Steps[int]:
+        return len((yield [chat(f"t{number}") for number in range(1_000)]))
+
+    backend = Scripted(on_peak=lambda peak: interrupt(0.1) if peak == 4 else None, until=heard.is_set)
+    with pytest.raises(KeyboardInterrupt):
+        run([Program("p", steps)], backend, journal, Limits(workers=4))
+    assert sum(backend.asked.values()) == 4 == len(journal)
+    rest = Scripted()
+    assert list(dispatch([Program("p", steps)], rest, journal, Sampling())) == [("p", 1_000)]
+    assert sum(rest.asked.values()) == 996
+
+
+# Programs that work between their questions
+
+
+@pytest.mark.whole
+def test_searches_of_many_chains_overlap(journal: Journal) -> None:
+    tries = itertools.count()
+
+    def rounds(chains: int, threaded: bool) -> float:
+        """Seconds for two rounds of 40 ms of search and 20 ms of answering."""
+        number = next(tries)  # so that nothing is known
+        programs = [chain(f"c{number}-{i}", 2, 0.04, threaded) for i in range(chains)]
+        started = time.perf_counter()
+        found = run(programs, Scripted(latency=0.02), journal)
+        seconds = time.perf_counter() - started
+        assert found == {f"c{number}-{i}": f"C{number}-{i}.." for i in range(chains)}
+        return seconds
+
+    # Eight times the chains take no longer, but for what a busy machine adds to both; the fastest of each counts.
+    few, many = zip(*[(rounds(8, True), rounds(64, True)) for _ in range(5)], strict=True)
+    assert min(many) < 2 * min(few), (few, many)
+    assert rounds(8, False) > 8 * 2 * 0.04, "on the loop one waits for all others"
+
+
+def test_threads_end_with_the_run(journal: Journal) -> None:
+    run([chain(f"c{i}", 2, threaded=True) for i in range(20)], Scripted(), journal)
+    deadline = time.monotonic() + 10
+    while any(thread.name == "llmfair-program" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_failure_within_a_thread_ends_its_program_only(journal: Journal) -> None:
+    def broken() -> Steps[None]:
+        yield [chat("fine")]
+        raise TypeError("a bug")
+
+    def refused() -> Steps[None]:
+        yield [chat("fine")]
+        raise Rejected("no")
+
+    progress = Progress()
+    programs = [Program("a", broken, True), Program("b", refused, True), chain("c", 2, 0.01, True)]
+    found = run(programs, Scripted(), journal, progress=progress)
+    assert found["a"] == Failure("a", "TypeError", "a bug") and found["b"] == Failure("b", "Rejected", "no")
+    assert found["c"] == "C.."
+    assert isinstance(progress.bug, TypeError) and progress.bug.__traceback__ is not None
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_a_search_that_nobody_can_make_ends_the_run_with_its_own_sentence(
+    threaded: bool, journal: Journal
+) -> None:
+    def steps() -> Steps[None]:
+        raise UsageError("the index cannot be made: no space left.", "free its place")
+        yield []
+
+    backend = Scripted(latency=0.02)
+    with pytest.raises(UsageError, match="no space left"):
+        run([Program("p", steps, threaded), *(chain(f"c{i}", 50) for i in range(4))], backend, journal)
+    assert sum(backend.asked.values()) < 20
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_that_a_program_raises_ends_the_run_and_not_the_loop(
+    raised: type[BaseException], threaded: bool, journal: Journal
+) -> None:
+    def steps() -> Steps[None]:
+        yield [chat("x")]
+        raise raised("enough")
+
+    programs = [Program("p", steps, threaded), *(chain(f"c{i}", 50) for i in range(4))]
+    with pytest.raises(raised, match="enough"):
+        run(programs, Scripted(latency=0.05), journal)
+    assert list(dispatch([chain("q", 2, threaded=True)], Scripted(), journal, Sampling())) == [("q", "Q..")]
+
+
+def test_an_interrupt_during_a_search_waits_for_it_and_asks_nothing(journal: Journal) -> None:
+    backend, ended = Scripted(), threading.Event()
+
+    def steps() -> Steps[None]:
+        interrupt(0.1)
+        time.sleep(0.3)
+        ended.set()
+        yield [chat("x")]
+
+    with pytest.raises(KeyboardInterrupt):
+        run([Program("p", steps, True)], backend, journal)
+    assert ended.is_set() and not backend.asked
+
+
+def test_a_search_that_outlasts_an_interrupt_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its end nor its failure is written anywhere; its program is closed once it lets go."""
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 0.1)
+    journal = Journal(tmp_path / "journal.jsonl", "run", "scripted")
+    searched, closed = threading.Event(), threading.Event()
+
+    def steps() -> Steps[None]:
+        try:
+            interrupt(0.1)
+            searched.wait()
+            yield [chat("x")]
+        finally:
+            closed.set()
+
+    def failing() -> Steps[None]:
+        searched.wait()
+        raise TypeError("a bug")
+        yield []
+
+    backend, progress = Scripted(), Progress()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        programs = [Program("p", steps, True), Program("q", failing, True)]
+        run(programs, backend, journal, progress=progress)
+    assert time.monotonic() - started < 30 and backend.closed == 1
+    journal.close()
+    before = (tmp_path / "journal.jsonl").read_bytes()
+    searched.set()
+    assert closed.wait(10)
+    assert (tmp_path / "journal.jsonl").read_bytes() == before
+    assert not backend.asked and progress.bug is None
+
+
+HANGS = """
+import sys, time
+from pathlib import Path
+from llmfair.asking import dispatch as module
+from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.journal import Journal
+from llmfair.backends.base import NoBackend
+from llmfair.nouns import Sampling
+
+module.GRACE_SECONDS = 0.1
+
+def steps():
+    print("searching", flush=True)
+    time.sleep(600)
+    yield []
+
+try:
+    list(dispatch([Program("p", steps, True)], NoBackend("none"), Journal(Path(sys.argv[1]), "run", "none"), Sampling()))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_a_search_that_never_returns_does_not_keep_the_process_from_ending(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HANGS, str(tmp_path / "journal.jsonl")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "searching\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130

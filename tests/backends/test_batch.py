@@ -1,22 +1,412 @@
-"""Files and batches of a server that misbehaves: every call ends by itself, and says why."""
+"""Programs whose questions go through files and batches, and servers that lose, refuse and misread them."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmfair.asking.batch import FILE, dispatch_batch, read_sent
+from llmfair.asking.dispatch import Program
+from llmfair.asking.journal import Journal
+from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.batch import Batch, Batches
+from llmfair.backends.batch import MOST_LINES, Batch, Batches
 from llmfair.backends.openai import OpenAI
-from llmfair.errors import BackendError
-from tests.batch_server import BatchServer, Made
+from llmfair.errors import (
+    BackendError,
+    Incomplete,
+    LlmfairError,
+    MissingKey,
+    Rejected,
+    RunConflict,
+    Unavailable,
+)
+from llmfair.nouns import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
+from tests.batch_server import BatchServer, Made, as_json
 from tests.batch_server import unwaiting as unwaiting
 from tests.fuzz.server.damages import body, cut, endless, instead, reset, silent, status, thing
 from tests.fuzz.server.front import Damage, Front, Mode
+from tests.pace import within
+from tests.servers import Reply, rank
+
+
+def chat(words: str, draw: int = 0) -> Chat:
+    return Chat((Message("user", f"[1] {words}\n[2] other"),), Permutation(2), draw)
+
+
+def asking(*steps: Sequence[Chat]) -> Steps[list[str]]:
+    """A program that asks these chats, step by step, and returns the texts of all answers."""
+
+    def program() -> Steps[list[str]]:
+        texts: list[str] = []
+        for chats in steps:
+            answers: Sequence[Completion] = yield chats
+            texts += [answer.text for answer in answers]
+        return texts
+
+    return program()
+
+
+def program(name: str, *steps: Sequence[Chat]) -> Program:
+    return Program(name, lambda: asking(*steps))
+
+
+def each(names: Iterable[str]) -> list[Program]:
+    """Programs that ask one chat each."""
+    return [program(name, [chat(name)]) for name in names]
+
+
+class Run:
+    """One run folder, asked once or again; `told` is what a person saw."""
+
+    def __init__(self, url: str, folder: str = "run", **limits: Any) -> None:
+        self.url, self.folder, self.limits = url, Path(folder), Limits(**limits)
+        self.told: list[str] = []
+        self.progress = Progress()
+
+    def all(self, *programs: Program) -> dict[str, Any]:
+        """Results or Failures by probe of a run that comes to its end."""
+        results, ended = self.ask(*programs)
+        assert ended is None
+        return results
+
+    def ask(self, *programs: Program) -> tuple[dict[str, Any], LlmfairError | None]:
+        """Results or Failures by probe, and what ended the run."""
+        self.folder.mkdir(exist_ok=True)
+        backend = OpenAI("m", BackendOptions(base_url=self.url))
+        journal = Journal(self.folder / "journal.jsonl", "run", backend.identity)
+        self.progress = Progress(tell=self.told.append)
+        results: dict[str, Any] = {}
+        ended: LlmfairError | None = None
+        try:
+            server = Batches(backend, self.limits.retries, self.limits.max_wait, self.progress.waits)
+            asked = dispatch_batch(programs, server, journal, Sampling(), self.limits, self.progress)
+            results.update(asked)
+        except LlmfairError as error:
+            ended = error
+        finally:
+            journal.close()
+        return results, ended
+
+
+def test_fifty_thousand_and_one_lines_are_two_files() -> None:
+    files = list(Batches.files((str(n), b"x\n") for n in range(MOST_LINES + 1)))
+    assert [len(file) for file in files] == [50_000, 1]
+    assert [key for file in files for key, _ in file] == [str(n) for n in range(MOST_LINES + 1)]
+
+
+def test_a_file_holds_at_most_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.backends.batch.MOST_BYTES", 10)
+    assert [len(file) for file in Batches.files((str(n), b"xxxx\n") for n in range(5))] == [2, 2, 1]
+    assert [len(file) for file in Batches.files([("a", b"x" * 20), ("b", b"x")])] == [1, 1], (
+        "too long, but not lost"
+    )
+    assert list(Batches.files([])) == []
+
+
+def test_a_question_of_two_programs_is_one_line_and_a_second_step_the_next_batch() -> None:
+    shared, second = chat("shared"), chat("second")
+    with BatchServer() as server:
+        run = Run(server.base_url)
+        results, ended = run.ask(
+            program("a", [shared, chat("x")]), program("b", [shared], [second]), program("c")
+        )
+        assert ended is None and {name: len(texts) for name, texts in results.items()} == {
+            "a": 2,
+            "b": 2,
+            "c": 0,
+        }
+        assert results["a"][0] == results["b"][0]
+        assert [len(made.lines) for made in server.batches] == [2, 1]
+        assert (run.progress.calls, run.progress.answered, run.progress.replayed) == (3, 4, 1)
+        assert run.ask(program("a", [shared, chat("x")]))[0]["a"] == results["a"]
+        assert len(server.batches) == 2
+
+
+def test_the_lines_are_the_bodies_of_single_requests() -> None:
+    with BatchServer() as server:
+        Run(server.base_url).ask(program("a", [chat("Ω \u2028 \\ \ud800", draw=2)]))
+        (line,) = server.batches[0].lines
+        assert line["body"] == {
+            "model": "m", "temperature": 0.0, "max_tokens": 32, "seed": 2,
+            "messages": [{"role": "user", "content": "[1] Ω \u2028 \\ \ud800\n[2] other"}],
+        }  # fmt: skip
+        assert server.files[server.batches[0].input_file_id].count(b"\n") == 1
+
+
+def test_a_lost_reply_to_the_creation_makes_no_second_batch() -> None:
+    """The connection is cut after the batch is made: it is found by its file, behind a page of strangers'."""
+    events: list[str] = []
+
+    def on(event: str) -> bool:
+        events.append(event)
+        return events.count("created") != 4 or event != "created"
+
+    with BatchServer(on=on) as server:
+        strangers = Run(server.base_url, "strangers", max_calls=1)
+        for name in "xyz":
+            strangers.ask(program(name, [chat(name)]))
+        assert len(Run(server.base_url).all(*each("a"))["a"]) == 1
+        assert len(server.batches) == 4 and events.count("create") == 4
+
+
+@pytest.mark.parametrize("event", ["upload", "create", "look", "content"])
+def test_a_connection_that_is_cut_twice_costs_nothing(event: str) -> None:
+    cut = iter([False, False])
+
+    with BatchServer(on=lambda what: next(cut, None) if what == event else None) as server:
+        assert len(Run(server.base_url).all(*each("a"))["a"]) == 1
+        assert set(server.submitted.values()) == {1} and next(cut, "used up") == "used up"
+
+
+@pytest.mark.parametrize("event", ["upload", "create", "look", "content"])
+@pytest.mark.parametrize("body", [b"<html>", b"null"])
+def test_a_reply_that_is_something_else_is_asked_for_again(event: str, body: bytes) -> None:
+    """The openai package raises a bare JSONDecodeError for a page; nor is a page a file without answers."""
+    with BatchServer(spoil={event: [body, body]}) as server:
+        assert len(Run(server.base_url).all(*each("a"))["a"]) == 1
+        assert set(server.submitted.values()) == {1}
+        assert len(server.spoil[event]) == (event == "create"), "what was made all the same is found"
+
+
+def test_a_server_that_is_not_there_is_told_soon() -> None:
+    def ask() -> None:
+        _, ended = Run("http://127.0.0.1:1/v1").ask(*each("a"))
+        assert isinstance(ended, Unavailable) and "connection refused by 127.0.0.1:1" in ended.message
+
+    within(3.0, ask)
+    assert not read_sent(Path("run")) and not list(Path("run").glob("batch-*"))
+
+
+def test_a_cancelled_batch_keeps_what_it_answered() -> None:
+    with BatchServer(expire=lambda row, times: times == 1 and row % 2 == 0) as server:
+        server.expired_as = "cancelled"
+        programs = each(map(str, range(12)))
+        assert len(Run(server.base_url).all(*programs)) == 12
+        assert [one.status for one in read_sent(Path("run"))] == ["cancelled", "completed"]
+        assert server.batches[1].lines == server.batches[0].lines[::2]
+
+
+def test_a_refusal_ends_its_program_and_a_passing_error_is_asked_again() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        text = body["messages"][0]["content"]
+        if "long" in text:
+            return Reply(status=400, body={"error": {"message": "no", "code": "context_length_exceeded"}})
+        if "busy" in text and attempt == 1:
+            return Reply(status=500, body={"error": {"message": "try again in 3s"}})
+        if "filtered" in text:
+            return Reply(status=400, body={"error": {"message": "no", "code": "content_filter"}})
+        return rank(body, attempt)
+
+    with BatchServer(respond) as server:
+        programs = each(("long", "busy", "filtered", "fine"))
+        results, ended = Run(server.base_url).ask(*programs)
+        assert ended is None
+        assert isinstance(results["long"], Failure) and results["long"].failure == "ContextTooLong"
+        assert results["filtered"] == [""] and len(results["busy"][0]) == len(results["fine"][0])
+        assert [len(made.lines) for made in server.batches] == [4, 1]
+
+
+def test_what_no_question_can_survive_ends_the_run() -> None:
+    refused = Reply(status=404, body={"error": {"message": "no such model", "code": "model_not_found"}})
+    with BatchServer(lambda body, attempt: refused) as server:
+        run = Run(server.base_url)
+        _, ended = run.ask(program("a", [chat("a")]), program("b", [chat("b")]))
+        assert type(ended) is BackendError and "no such model" in ended.message
+        assert len(server.batches) == 1
+    answers_some = iter([rank({"messages": [{"role": "user", "content": "a"}]}, 1), refused])
+    with BatchServer(lambda body, attempt: next(answers_some)) as server:
+        results, ended = Run(server.base_url, "other").ask(
+            program("a", [chat("a")]), program("b", [chat("b")])
+        )
+        assert isinstance(ended, Incomplete) and "no such model" in ended.message
+        assert results["a"] == ["OK"], "what was answered is kept, and told"
+
+
+def test_the_other_name_of_the_limit_is_learnt_from_a_batch() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        if "max_completion_tokens" in body:
+            return rank(body, attempt)
+        error = {"message": "use the other", "code": "unsupported_parameter", "param": "max_tokens"}
+        return Reply(status=400, body={"error": error})
+
+    with BatchServer(respond) as server:
+        results, ended = Run(server.base_url).ask(*each("abc"))
+        assert ended is None and len(results) == 3 and len(server.batches) == 2
+
+
+def test_a_full_queue_of_tokens_says_how_to_submit_less() -> None:
+    error = {"code": "token_limit_exceeded", "line": None, "message": "Enqueued token limit reached"}
+    with BatchServer(refuse=lambda lines: error) as server:
+        _, ended = Run(server.base_url).ask(*each("a"))
+        assert isinstance(ended, Rejected) and "Enqueued token limit reached" in ended.message
+        assert "--max-calls" in ended.hint
+
+
+def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.backends.batch.MOST_LINES", 2)
+    error = {"code": "x", "line": 1, "message": "not now"}
+    refusals = iter([error, None, None])
+    programs = each("abcd")
+    with BatchServer(refuse=lambda lines: next(refusals)) as server:
+        run = Run(server.base_url)
+        results, ended = run.ask(*programs)
+        assert isinstance(ended, Rejected) and not results and "at line 1: not now" in ended.message
+        assert not Path("run/batch-1.jsonl").exists()
+        assert "batch_2 runs on at" in run.told[-1]
+        results, ended = run.ask(*programs)
+        assert ended is None and len(results) == 4
+        assert [len(made.lines) for made in server.batches] == [2, 2, 2]
+        assert set(server.submitted.values()) == {1}
+
+
+def test_prices_count_what_was_collected() -> None:
+    with BatchServer() as server:
+        run = Run(server.base_url, price_in=1e6, price_out=2e6)
+        run.ask(*each("abc"))
+        assert run.progress.cost == 3 * (10 + 2 * 5)
+
+
+def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None:
+    one = program("a", [chat("a")])
+    with BatchServer(looks=10**9) as server:
+        run = Run(server.base_url, max_wait=0.0, retries=0)
+        server.on = lambda event: False if event == "look" else None
+        _, ended = run.ask(one)
+        assert isinstance(ended, Unavailable) and "batch_1 runs on" in run.told[-1]
+        server.on = lambda event: None
+        made, server.batches = server.batches, []
+        _, ended = run.ask(one)
+        assert ended is not None and "no longer has batch_1" in ended.message
+        server.batches, server.looks = made, 1
+        lines = Path("run/batch-1.jsonl").read_bytes()
+        Path("run/batch-1.jsonl").unlink()
+        _, ended = run.ask(one)
+        assert isinstance(ended, RunConflict)
+        assert "batch-1.jsonl does not hold the 1 lines of batch_1" in ended.message
+        Path("run/batch-1.jsonl").write_bytes(lines)
+        books = Path("run", FILE).read_text()
+        for damaged in ("", "[]", '{"batches": [{"file": 1}]}'):
+            Path("run", FILE).write_text(damaged)
+            _, ended = run.ask(one)
+            assert isinstance(ended, RunConflict) and "run/batches.json: " in ended.message
+        Path("run", FILE).write_text(books)
+        assert len(run.all(one)["a"]) == 1 and len(server.batches) == 1
+
+
+def test_a_redirect_takes_no_question_to_another_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The openai package's client would follow it, with the file, organization and custom headers."""
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-api-key: canary")
+    with BatchServer() as other, BatchServer() as server:
+        for status in (301, 302, 307, 308):
+            server.elsewhere = status, other.base_url
+            _, ended = Run(server.base_url, f"run{status}", retries=0).ask(program("a", [chat("a")]))
+            assert isinstance(ended, BackendError) and f"answers {status}" in ended.message
+        assert not other.authorized and not other.files
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+def test_an_entry_that_is_removed_leaves_the_other_batch_its_file(
+    gone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a lost batch's hint says; neither a batch that is open nor a file that is there lends its name."""
+    monkeypatch.setattr("llmfair.backends.batch.MOST_LINES", 3)
+    programs = each("abcdef")
+    with BatchServer(looks=1, on=lambda event: event != "look") as server:
+        run = Run(server.base_url, max_wait=0.0, retries=0)
+        run.ask(*programs)
+        assert len(server.batches) == 2
+        books = json.loads(Path("run", FILE).read_text())
+        books["batches"] = [one for one in books["batches"] if one["batch_id"] != f"batch_{gone}"]
+        Path("run", FILE).write_text(json.dumps(books))
+        server.on = lambda event: None
+        assert len(run.all(*programs)) == 6
+        assert sorted(server.submitted.values()) == [1, 1, 1, 2, 2, 2], "the other batch is not paid again"
+        assert [one.file for one in read_sent(Path("run"))] == [f"batch-{3 - gone}.jsonl", "batch-3.jsonl"]
+        assert [path.name for path in Path("run").glob("batch-*")] == [f"batch-{gone}.jsonl"]
+
+
+def status_as_text(row: dict[str, Any]) -> bytes:
+    return as_json(row | {"response": row["response"] | {"status_code": "200"}})
+
+
+def torn(row: dict[str, Any]) -> bytes:
+    return as_json(row)[:-1]
+
+
+@pytest.mark.parametrize("spoil", [status_as_text, torn])
+def test_an_odd_line_costs_its_question_only(spoil: Callable[[dict[str, Any]], bytes]) -> None:
+    left = [1]
+    odd = Chat((Message("user", "[1] odd\n[2] other"),), Labels(("A", "B")))
+
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        return Reply("A") if "odd" in body["messages"][0]["content"] else rank(body, attempt)
+
+    def write(row: dict[str, Any]) -> bytes:
+        is_odd = row["response"]["body"]["choices"][0]["message"]["content"] == "A"
+        if is_odd and left[0]:
+            left[0] -= 1
+            return spoil(row)
+        return as_json(row)
+
+    with BatchServer(respond, write=write) as server:
+        results = Run(server.base_url, retries=0).all(program("odd", [odd]), *each("abc"))
+        assert results["odd"] == ["A"] and len(results) == 4
+        assert [len(made.lines) for made in server.batches] == [4, 1]
+
+
+def test_a_question_whose_line_is_always_odd_fails_alone() -> None:
+    odd = set[str]()
+
+    def write(row: dict[str, Any]) -> bytes:
+        odd.update([] if odd else [row["custom_id"]])
+        return status_as_text(row) if row["custom_id"] in odd else as_json(row)
+
+    with BatchServer(write=write) as server:
+        results = Run(server.base_url).all(*each("abc"))
+        assert len(results) == 3
+        (failure,) = [result for result in results.values() if isinstance(result, Failure)]
+        assert failure.message.startswith("no answer in 3 batches")
+        assert "answers it with something else" in failure.message
+        assert [len(made.lines) for made in server.batches] == [3, 1, 1]
+
+
+def test_the_key_is_wanted_where_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert Run("https://api.openai.com/v1").all(program("none")) == {"none": []}
+    _, ended = Run("https://api.openai.com/v1").ask(*each("a"))
+    assert isinstance(ended, MissingKey)
+    assert [path.name for path in Path("run").iterdir()] == ["journal.jsonl"]
+
+
+def test_answers_of_a_program_that_fails_were_not_replayed() -> None:
+    def respond(body: dict[str, Any], attempt: int) -> Reply:
+        busy = "busy" in body["messages"][0]["content"]
+        return Reply(status=500, body={"error": {"message": "busy"}}) if busy else rank(body, attempt)
+
+    with BatchServer(respond) as server:
+        run = Run(server.base_url)
+        fine = program("fine", [chat("one")])
+        results = run.all(
+            program("a", [chat("one"), chat("busy")]), program("b", [chat("two"), chat("busy")]), fine
+        )
+        assert [name for name in results if isinstance(results[name], Failure)] == ["a", "b"]
+        progress = run.progress
+        assert (progress.calls, progress.answered, progress.replayed) == (5, 1, 0)
+        run.ask(fine, program("c", [chat("two"), chat("three")]))
+        assert (run.progress.calls, run.progress.answered, run.progress.replayed) == (1, 3, 2)
+
+
+def test_a_step_without_questions_is_no_end() -> None:
+    with BatchServer() as server:
+        assert len(Run(server.base_url).all(program("a", [], [chat("a")], [], [chat("b")]))["a"]) == 2
+
 
 LINE = b'{"custom_id": "a", "response": null}\n'
 

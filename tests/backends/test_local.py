@@ -14,9 +14,9 @@ from llmfair.backends.base import fold_system
 from llmfair.backends.local import ChatTemplate, MicroBatcher, label_answers, permutation_grammar
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Labels, Message, Permutation, Text
-from tests.coroutines import asynchronous
 from tests.models import DROPPING_TEMPLATE, LLAMA_TEMPLATE, Family, chat_tokenizer, needs_local
 from tests.pace import within
+from tests.virtual import asynchronous
 
 
 class Engine:

@@ -1,38 +1,426 @@
-"""The commands that take long enough to be stopped, and how to count what each of them asks."""
+"""Commands that take long enough to be stopped, how to stop them, and what must hold afterwards."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import os
+import pty
+import random
 import shutil
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from llmfair.asking.journal import read_rows
+from llmfair.asking.journal import chat_sampling, read_rows
+from llmfair.backends.chat_completions import encode_body
+from llmfair.nouns import Chat, Expects, Labels, Message, Sampling, Text
+from llmfair.rankers.questions import Question
 from tests.batch_server import BatchServer
-from tests.cli.command import ran
-from tests.cli.kills import (
-    FAULTS,
-    LISTWISE,
-    OWN,
-    PAIRWISE,
-    PARTITION,
-    RAG,
-    REFINE,
-    SEQUENTIAL,
-    STRATEGIES,
-    Audited,
-    ServerKind,
-    answered,
-    asked,
-    give_answers,
-    journalled,
-)
-from tests.cli.stops import Long, Watch
+from tests.cli.command import llmfair, ran
 from tests.datasets.trec_sources import FileServer, downloads, large_2022, process_environment
-from tests.folders import balanced, write_folder
+from tests.folders import balanced, content, write_folder
+from tests.rankers.asking import made
+
+ROOT = Path(__file__).resolve().parents[2]
+JOURNALS = ("journal.jsonl", "attribution.jsonl")
+FAULTS = {"rate_malformed": 0.05, "rate_429": 0.03, "rate_500": 0.02, "rate_reset": 0.01}
+
+
+@dataclass(frozen=True)
+class Audited:
+    """An audit of the folder `lists`, or of other `data`: its command, how many answers it needs, and the files that must be equal.
+
+    `answers` None: a sequential audit, whose answers past its stop depend on what was in flight. `strategy`: how lists
+    are ordered.
+    """
+
+    command: tuple[str, ...]
+    answers: int | None
+    same: tuple[str, ...]
+    data: str = "lists"
+    strategy: str = "windows"
+
+
+LISTWISE = Audited(
+    tuple("listwise --window 5 --step 2 --passes 1 --orders 1 --conditions neutral --no-repeat".split()),
+    190,  # 10 queries × 40 items at 5/2, one pass, one condition, one order
+    (
+        "results.json", "metrics.csv", "per_query.csv", "candidates.jsonl", "qrels.txt", "groups.tsv",
+        "failures.csv", "texts.jsonl", "rankings/neutral.run",
+    ),
+)  # fmt: skip
+STRATEGIES = {
+    name: Audited(
+        ("listwise", "--orders", "1", "--conditions", "neutral", "--no-repeat", *flags), answers, LISTWISE.same,
+        strategy=name,
+    )
+    for name, flags, answers in (
+        ("pointwise", (), 400),  # 10 queries × 40 items
+        ("setwise:k=5", (), None),  # as many as the answers call for
+        ("pairwise-sort:k=5", (), None),
+        ("first", ("--window", "5", "--step", "2", "--passes", "1"), 190),
+        ("tournament:group=10,best=5", (), None),  # small groups of two rounds may be the same
+    )
+}  # fmt: skip
+PAIRWISE = Audited(
+    ("pairwise", "--pairs", "10", "--conditions", "relevant"),
+    220,  # 10 queries × 10 pairs and one of them twice, both orders
+    ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv", "texts.jsonl"),
+)
+
+
+SEQUENTIAL = Audited(
+    ("pairwise", "--sequential", "--conditions", "relevant", "--band", "0.5..2", "--max-pairs", "400"),
+    None,
+    PAIRWISE.same,
+)
+
+PARTITION = Audited(
+    ("listwise", "--design", "partition", "--window", "5", "--orders", "2", "--conditions", "neutral"),
+    160,  # 10 queries × 40 items in eights, two orders
+    ("results.json", "metrics.csv", "per_query.csv", "failures.csv", "texts.jsonl"),
+)
+
+RAG = Audited(
+    ("rag", "-n", "4", "--alpha", "1", "--samples", "8", "--utility", "contains"),
+    None,  # as many as labels call for
+    (
+        "results.json", "metrics.csv", "per_query.csv", "outputs.csv", "gains.tsv", "scores.csv", "qrels.txt",
+        "failures.csv", "texts.jsonl", "rankings/bm25.run", "samples/bm25-1.tsv", "samples/gold.tsv",
+    ),
+)  # fmt: skip
+
+JUDGED = Audited(
+    tuple("rag -n 3 --alpha 1 --samples 4 --utility contains --attribution openai:any".split()),
+    None,
+    RAG.same,
+)
+
+REFINE = Audited(
+    ("refine", "-a", "location"),
+    None,  # as many as there are rounds
+    (
+        "results.json", "metrics.csv", "per_query.csv", "trail.jsonl", "queries/original.tsv", "queries/refined.tsv",
+        "qrels.txt", "groups.tsv", "failures.csv", "texts.jsonl", "rankings/bm25.run", "rankings/refined.run",
+        "rankings/fair-qr.run",
+    ),
+    "refine-sample",
+)  # fmt: skip
+
+
+def digest(raw: bytes) -> str:
+    """That of a body, as the server logs it."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+@contextmanager
+def running(log: Path, *arguments: str) -> Iterator[int]:
+    """The port of a chat server in a process of its own, which it chose and says in its first line."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.servers", "--log", str(log), "--port", "0", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert server.stdout is not None
+    try:
+        yield int(server.stdout.readline().strip().removesuffix("/v1").rpartition(":")[2])
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)
+
+
+def command(audited: Audited, port: int, output: Path) -> list[str]:
+    return [
+        *audited.command, *([] if audited.strategy == "windows" else ["--strategy", audited.strategy]),
+        "-d", audited.data, "-m", "openai:any", "-o", str(output), *"-j 8 --base-url".split(), f"http://127.0.0.1:{port}/v1", "--server-name", "test", "--max-invalid", "1", "--no-cache",
+    ]  # fmt: skip
+
+
+def journalled(folder: Path, strategy: str = "windows") -> set[str]:
+    """Digests of the requests whose answers the journals below a folder hold."""
+    journals = [path for name in JOURNALS for path in folder.rglob(name)]
+    question = made(strategy).question
+    return {digest(_body_of(row, question)) for path in journals for row in read_rows(path) if "key" in row}
+
+
+def _body_of(row: dict[str, Any], question: Question) -> bytes:
+    messages = tuple(Message(role, text) for role, text in row["chat"])
+    about = row["about"]
+    of_task: dict[str, Expects] = {"rag": Text(), "refine": Text(), "support": Labels(("yes", "no"))}
+    expects = of_task.get(about["task"]) or question.expects(len(about["doc_ids"]))
+    chat = Chat(messages, expects, row["draw"])
+    margins = question.margins != "none"
+    sampling = Sampling(margins=margins, max_tokens=1 if question.margins == "needed" else 0)
+    return encode_body("any", messages, chat_sampling(chat, sampling))
+
+
+def asked(log: Path) -> list[str]:
+    """Digests of all requests that reached the server, in order."""
+    return [row["body"] for row in _logged(log)]
+
+
+def answered(log: Path, since: int = 0) -> set[str]:
+    """Digests of the requests that were answered, but for the first `since`."""
+    return {row["body"] for row in _logged(log)[since:] if row["status"] == 200}
+
+
+def _logged(log: Path) -> list[dict[str, Any]]:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [row for row in map(json.loads, lines) if "body" in row]
+
+
+def give_answers(lists: Path) -> None:
+    """What a generator needs beside queries and titles: texts, and right answers."""
+    documents = [json.loads(line) for line in (lists / "docs.jsonl").read_text().splitlines()]
+    told = [json.dumps({**document, "text": document["title"]}) + "\n" for document in documents]
+    (lists / "docs.jsonl").write_text("".join(told))
+    queries = [line.split("\t")[0] for line in (lists / "queries.tsv").read_text().splitlines()]
+    answers = [json.dumps({"query_id": query_id, "gold": "1"}) + "\n" for query_id in queries]
+    (lists / "answers.jsonl").write_text("".join(answers))
+
+
+ITS_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+"""Makes stdin the terminal of a new session: it gets SIGHUP when the other end is closed."""
+LEFT_OVER = ("*.tmp", "*.partial")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A way to stop a command, by a signal or by closing its `terminal`, and the exit code it then has."""
+
+    name: str
+    number: signal.Signals
+    code: int
+    terminal: bool = False
+
+    @property
+    def orderly(self) -> bool:
+        """Whether the command has a say in it."""
+        return self.code > 0
+
+
+TERM = Ending("TERM", signal.SIGTERM, 143)
+INT = Ending("INT", signal.SIGINT, 130)
+HUP = Ending("HUP", signal.SIGHUP, 129)
+KILL = Ending("KILL", signal.SIGKILL, -signal.SIGKILL)
+CLOSED = Ending("terminal closed", signal.SIGHUP, 129, terminal=True)
+ENDINGS = (TERM, INT, HUP, KILL, CLOSED)
+
+
+class Watch:
+    """Whom a command asks, what it is told to find them, and what it may not ask again."""
+
+    words: Sequence[str] = ()
+    environment: Mapping[str, str] = {}
+
+    def before(self, folder: Path) -> None:
+        """Notes what is answered before a command begins."""
+
+    def after(self, folder: Path, orderly: bool) -> None:
+        """Asserts that it was not asked again, and that what was asked was kept where the command ended `orderly`."""
+
+    def through(self, folder: Path) -> None:
+        """Asserts what a command has that came to its end."""
+
+    def answers(self, folder: Path) -> int:
+        """How many answers are on disk."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Long:
+    """A command that takes a while: its words, what it reads, who is asked, and the files that must be equal.
+
+    `same`: patterns below its folder; what it `prints` must be equal, too. It is stopped once it has written up to `step` bytes more below `grows`, and up
+    to `seconds` later.
+    """
+
+    words: tuple[str, ...]
+    same: tuple[str, ...]
+    prepare: Callable[[Path], object] = lambda folder: None
+    watched: Callable[[Path], AbstractContextManager[Watch]] = lambda scratch: contextlib.nullcontext(Watch())
+    start: tuple[str, ...] = ("-m", "llmfair")
+    prints: bool = True
+    grows: str = "**/*.jsonl"
+    step: int = 30_000
+    seconds: float = 0.3
+
+    def written(self, folder: Path) -> int:
+        """Bytes of what grows while it runs."""
+        total = 0
+        for path in folder.glob(self.grows):
+            with contextlib.suppress(OSError):  # renamed meanwhile
+                total += path.stat().st_size
+        return total
+
+
+@dataclass
+class Started:
+    """A command as a process, on a terminal of its own or with pipes."""
+
+    long: Long
+    folder: Path
+    watch: Watch
+    terminal: bool = False
+    _master: int = field(init=False, default=-1)
+    _process: subprocess.Popen[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        words = [sys.executable, *self.long.start, *self.long.words, *self.watch.words]
+        environment = {"PYTHONPATH": str(ROOT), **os.environ, **self.watch.environment}
+        if not self.terminal:
+            self._process = subprocess.Popen(
+                words, cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            return
+        self._master, slave = pty.openpty()
+        words = [sys.executable, "-c", ITS_TERMINAL, *words]
+        self._process = subprocess.Popen(
+            words, cwd=self.folder, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+        os.set_blocking(self._master, False)
+
+    def handles_signals(self) -> bool:
+        """Whether it has said what is to become of SIGHUP: before that no command has begun."""
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+        except OSError:
+            return False
+        caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")), "0")
+        return bool(int(caught, 16) >> (signal.SIGHUP - 1) & 1)
+
+    def runs(self) -> bool:
+        if self._master >= 0:
+            with contextlib.suppress(OSError):
+                os.read(self._master, 1 << 16)  # or it would wait for a reader
+        return self._process.poll() is None
+
+    def wait_for_a_moment(self, moments: random.Random) -> None:
+        """Anywhere in a run, however fast the machine is; some are before the first answer, most after a few."""
+        while self.runs() and not self.handles_signals():
+            time.sleep(0.002)
+        early = moments.random() < 0.2
+        enough = self.long.written(self.folder) + (0 if early else moments.uniform(0, self.long.step))
+        while self.runs() and self.long.step and not early and self.long.written(self.folder) <= enough:
+            time.sleep(0.002)
+        until = time.monotonic() + moments.uniform(0, self.long.seconds)
+        while self.runs() and time.monotonic() < until:
+            time.sleep(0.002)
+
+    def stop(self, ending: Ending) -> None:
+        if self.terminal:
+            os.close(self._master)
+            self._master = -1
+        else:
+            self._process.send_signal(ending.number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Its exit code and what it said."""
+        try:
+            out, err = self._process.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+        return self._process.returncode, out or "", err or ""
+
+
+def stop_again_and_again(long: Long, endings: Sequence[Ending], seed: int, scratch: Path) -> list[int]:
+    """Stops a command in these ways, going on each time, and anew where it is through; returns the answers at each stop.
+
+    Asserts the exit codes, that no answered question is asked again, that an orderly end leaves nothing half-written,
+    and that everything equals an undisturbed run, byte for byte.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    moments, left, answers, disturbed = random.Random(seed), [*endings], list[int](), list[Path]()
+    moments.shuffle(left)
+    outs: list[str] = []
+    with long.watched(scratch) as watch:
+        while left:
+            folder = new_folder(long, scratch / f"run{len(disturbed)}")
+            disturbed.append(folder)
+            assert len(disturbed) <= 3 * len(endings), "it is always through before it is stopped"
+            while left and stopped(long, watch, folder, left[0], moments):
+                left.pop(0)
+                answers.append(watch.answers(folder))
+            outs += [through(long, watch, folder), through(long, watch, folder)]
+        calm = new_folder(long, scratch / "calm")
+        outs.append(through(long, watch, calm))
+    assert not long.prints or set(outs) == {outs[-1]}
+    for folder in disturbed:
+        same_files(long, folder, calm)
+        shutil.rmtree(folder)
+    return answers
+
+
+def same_files(long: Long, folder: Path, calm: Path) -> None:
+    """Asserts that what a command wrote equals what it writes undisturbed, and that nothing half-written is left."""
+    names = sorted(
+        {str(path.relative_to(calm)) for one in long.same for path in calm.glob(one) if path.is_file()}
+    )
+    assert names or not long.same
+    for name in names:
+        assert content(folder / name) == content(calm / name), name
+    assert not left_over(folder)
+
+
+def new_folder(long: Long, folder: Path) -> Path:
+    """A folder with what the command reads."""
+    folder.mkdir()
+    long.prepare(folder)
+    return folder
+
+
+def stopped(long: Long, watch: Watch, folder: Path, ending: Ending, moments: random.Random) -> bool:
+    """Whether the command was stopped before it was through."""
+    watch.before(folder)
+    started = Started(long, folder, watch, ending.terminal)
+    started.wait_for_a_moment(moments)
+    started.stop(ending)
+    code, _, err = started.end()
+    watch.after(folder, ending.orderly and code == ending.code)
+    if ending.orderly and code == -ending.number:
+        return False  # it was through: Python lets go of signals when it takes itself down
+    assert code in (0, ending.code), (ending.name, code, err)
+    assert "Traceback" not in err and "Exception ignored" not in err, (ending.name, err)
+    if code == ending.code and ending.orderly:
+        assert ending.terminal or "Stopped" in err, (ending.name, err)
+        assert not left_over(folder), ending.name
+    return code != 0
+
+
+def through(long: Long, watch: Watch, folder: Path) -> str:
+    """Lets the command come to its end; returns what it prints."""
+    watch.before(folder)
+    if long.start == Long.start and not watch.environment:  # no process is needed where none is stopped
+        with contextlib.chdir(folder):
+            found = llmfair(*long.words, *watch.words)
+        code, out, err = found.code, found.out, found.err
+    else:
+        code, out, err = Started(long, folder, watch).end()
+    assert code == 0, err
+    watch.after(folder, orderly=True)
+    watch.through(folder)
+    return out
+
+
+def left_over(folder: Path) -> list[str]:
+    """Files that were not written to their end."""
+    return [str(path) for pattern in LEFT_OVER for path in folder.rglob(pattern)]
+
 
 # Audits of a server
 
@@ -40,16 +428,15 @@ from tests.folders import balanced, write_folder
 class Asked(Watch):
     """A chat server that logs what reaches it."""
 
-    def __init__(self, audited: Audited, server: ServerKind, port: int, log: Path) -> None:
-        self.audited, self.server, self.port, self.log = audited, server, port, log
+    def __init__(self, audited: Audited, port: int, log: Path) -> None:
+        self.audited, self.log = audited, log
         self.words = ("--base-url", f"http://127.0.0.1:{port}/v1")
 
     def before(self, folder: Path) -> None:
-        self.server.forget(self.port)
         self.known, self.sent = self.kept(folder), len(asked(self.log))
 
     def after(self, folder: Path, orderly: bool) -> None:
-        time.sleep(self.server.settle)
+        time.sleep(0.1)
         assert not self.known & set(asked(self.log)[self.sent :]), "an answered chat was asked again"
         kept = self.kept(folder)
         if orderly:
@@ -60,21 +447,21 @@ class Asked(Watch):
             assert self.answers(folder) == self.audited.answers
 
     def kept(self, folder: Path) -> set[str]:
-        return journalled(folder, self.server, self.audited.strategy)
+        return journalled(folder, self.audited.strategy)
 
     def answers(self, folder: Path) -> int:
         return len(self.kept(folder))
 
 
-def audit(audited: Audited, server: ServerKind = OWN, output: str = "run", below: str = "run/") -> Long:
+def audit(audited: Audited, output: str = "run", below: str = "run/") -> Long:
     """An audit's command; the files that must be equal lie `below` its folder."""
 
     @contextmanager
     def watched(scratch: Path) -> Iterator[Watch]:
         log = scratch / "requests.jsonl"
         rates = [f"--{name.replace('_', '-')}={rate}" for name, rate in FAULTS.items()]
-        with server.running(log, "--latency-ms", "20", *rates) as port:
-            yield Asked(audited, server, port, log)
+        with running(log, "--latency-ms", "20", *rates) as port:
+            yield Asked(audited, port, log)
 
     strategy = () if audited.strategy == "windows" else ("--strategy", audited.strategy)
     words = (

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import weakref
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,45 +17,37 @@ from typing import Any
 import pytest
 
 from llmfair.beginning import stop_code, stoppable
-from tests.cli.command import kept, llmfair, only_run
-from tests.cli.kills import (
-    FAULTS,
-    JUDGED,
-    LISTWISE,
-    MOCKLLM,
-    OWN,
-    PAIRWISE,
-    RAG,
-    REFINE,
-    SEQUENTIAL,
-    STRATEGIES,
-    ServerKind,
-    asked,
-)
-from tests.cli.long_commands import COMMANDS, audit
-from tests.cli.stops import (
+from tests.cli.command import kept
+from tests.cli.long_commands import (
     CLOSED,
+    COMMANDS,
     ENDINGS,
     HUP,
     INT,
+    JUDGED,
     KILL,
+    LISTWISE,
+    PAIRWISE,
+    RAG,
+    REFINE,
     ROOT,
+    SEQUENTIAL,
+    STRATEGIES,
     TERM,
     Long,
     Watch,
+    asked,
+    audit,
     new_folder,
+    running,
     same_files,
     stop_again_and_again,
     stopped,
     through,
 )
 from tests.folders import balanced, write_folder
-from tests.shared import SHARED
 
 pytestmark = pytest.mark.whole
-
-needs_mockllm = pytest.mark.skipif(not SHARED.is_dir(), reason="the mock server is not beside this checkout")
-
 
 AUDITS = {
     "listwise": (LISTWISE, [KILL, INT]),
@@ -66,9 +57,12 @@ AUDITS = {
     "judged": (JUDGED, [KILL]),
     "refine": (REFINE, [HUP]),
 }
+SLOW = ("sequential", "judged")
 
 
-@pytest.mark.parametrize("name", AUDITS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in AUDITS]
+)
 def test_stopped_in_one_way_or_another(name: str, tmp_path: Path) -> None:
     audited, endings = AUDITS[name]
     assert len(stop_again_and_again(audit(audited), endings, 1, tmp_path)) == len(endings)
@@ -96,10 +90,6 @@ def test_a_stop_after_the_end_leaves_no_trace() -> None:
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
 
 
-def test_a_strategy_is_killed_twice(tmp_path: Path) -> None:
-    assert len(stop_again_and_again(audit(STRATEGIES["setwise:k=5"]), [KILL] * 2, 1, tmp_path)) == 2
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", COMMANDS)
@@ -116,46 +106,9 @@ def test_every_strategy_is_killed_eight_times(strategy: str, tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("server", [OWN, pytest.param(MOCKLLM, marks=needs_mockllm)], ids=["own", "mockllm"])
 @pytest.mark.parametrize("name", AUDITS)
-def test_twenty_five_kills(name: str, server: ServerKind, tmp_path: Path) -> None:
-    stop_again_and_again(audit(AUDITS[name][0], server), [KILL] * 25, 0, tmp_path)
-
-
-@pytest.mark.slow  # by default, against the tests' own server in test_server.py
-@needs_mockllm
-def test_the_sample_against_a_faulty_mock_server(tmp_path: Path) -> None:
-    """Every bad answer is classified and counted, and the counts are the server's own."""
-    log = tmp_path / "requests.jsonl"
-    rates = [f"--{name.replace('_', '-')}={rate}" for name, rate in FAULTS.items()]
-    with MOCKLLM.running(log, "--latency-ms", "5", "--policy", "shuffle", *rates) as port:
-        found = llmfair("listwise", "-m", "openai:any", "--base-url", f"http://127.0.0.1:{port}/v1", "--json")
-    assert found.code == 0, found.err
-    results = found.json
-    assert all(condition["asked"] == condition["ranked"] for condition in results["chains"].values())
-    sent = [json.loads(line) for line in log.read_text().splitlines()]
-    answers = [row for row in sent if row.get("status") == 200 and "answer" in row]
-    assert len(asked(log)) == len({row["body"] for row in answers}) + sum(
-        row["status"] != 200 for row in sent
-    )
-    for condition in results["answers"].values():
-        assert sum(condition["classes"].values()) == condition["windows"] == 216
-    # A window that an unparseable answer left as it was may be shown again in the next pass: the same chat.
-    assert 850 <= len(answers) <= 864
-    classes = {
-        "duplicate": "duplicate", "missing": "missing", "out_of_range": "out_of_range", "zero_based": "out_of_range",
-        "truncated": "truncated", "empty": "empty", "null": "empty", "prose": "no_ids",
-    }  # fmt: skip
-    damaged = Counter(classes.get(row["malformed"], "ok") for row in answers)
-    evidence = llmfair("runs", "show", only_run(), "--answers", "--json").json["rows"]
-    assert Counter(row["class"] for row in evidence) == damaged
-    counted = sum(
-        (Counter(condition["classes"]) for condition in results["answers"].values()), Counter[str]()
-    )
-    assert (counted - damaged).total() == 864 - len(answers) and not damaged - counted
-    statuses = {row["status"] for row in sent}
-    assert {200, 429, 500} <= statuses
-    assert kept("manifest")["calls"] == len(sent)
+def test_twenty_five_kills(name: str, tmp_path: Path) -> None:
+    stop_again_and_again(audit(AUDITS[name][0]), [KILL] * 25, 0, tmp_path)
 
 
 HOUR, TEN_YEARS = 3_600, 315_576_000
@@ -210,15 +163,11 @@ def set_back_again_and_again(long: Long, scratch: Path) -> None:
     assert not [*negative(folder)]
 
 
-def test_a_clock_that_is_set_back(tmp_path: Path) -> None:
-    set_back_again_and_again(COMMANDS["listwise"], tmp_path)
-
-
 def test_answers_of_later_are_still_known(tmp_path: Path) -> None:
     """A run ten years before another that asks the same finds its answers in the cache."""
     log, watch, sent = tmp_path / "requests.jsonl", Watch(), list[int]()
     write_folder(tmp_path / "lists", balanced(3, 20, 20))
-    with OWN.running(log) as port:
+    with running(log) as port:
         server = ("-d", "lists", "-m", "openai:any", "--base-url", f"http://127.0.0.1:{port}/v1")
         for output in ("later", "earlier"):
             through(Long((*LISTWISE.command, *server, "-o", output), ()), watch, tmp_path)

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale import SIDE, write_lists
-from tests.cli.long_commands import COMMANDS, run_to_draw
-from tests.cli.stops import Long, Started, left_over, new_folder, same_files
+from tests.cli.long_commands import COMMANDS, Long, Started, left_over, new_folder, run_to_draw, same_files
 from tests.disks import PAGE, mounted
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -1,19 +1,32 @@
-"""The listwise audit over real HTTP: faults, kills, Ctrl-C, secrets. Every answer is paid for once."""
+"""Audits over real HTTP, of one server or several: faults, interrupts, outages, what is said. Every answer is paid for once."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
+from aiohttp import web
 
-from tests.cli.command import kept, llmfair, only_run, process, ran
-from tests.cli.kills import LISTWISE, OWN, asked, command, journalled, outage
+from llmfair.asking.journal import read_rows
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.openai import OpenAI
+from llmfair.backends.server import Fleet
+from llmfair.errors import BackendError
+from tests.cli.command import kept, llmfair, only_run, process, ran, refuses
+from tests.cli.long_commands import LISTWISE, asked, command, journalled, running
+from tests.endpoints import by_length, endpoint
 from tests.folders import balanced, write_folder
-from tests.servers import Reply, Server, completion, faulty, rank
+from tests.servers import MODEL, Reply, Server, completion, faulty, rank
 
 pytestmark = pytest.mark.whole
 
@@ -46,10 +59,30 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
         assert len(server.requests) == manifest["calls"], "a finished run asks nothing"
 
 
-@pytest.mark.parametrize("seconds", [4, pytest.param(20, marks=pytest.mark.slow)])
-def test_an_outage_costs_no_answer(seconds: float, tmp_path: Path) -> None:
-    """Longer than attempts alone last with a server that answers after 20 ms."""
-    outage(tmp_path / "outage", seconds)
+@pytest.mark.slow
+def test_an_outage_costs_no_answer(tmp_path: Path) -> None:
+    """A server that goes away in the middle of a run, and comes back after a while.
+
+    Asserts that the run comes to its end by itself, that nothing it has an answer to was asked again, and that
+    everything equals a run without an outage, byte for byte.
+    """
+    write_folder(Path("lists"), balanced(10, 20, 20))
+    folder = tmp_path
+    log, disturbed, calm = folder / "requests.jsonl", folder / "a" / "run", folder / "b" / "run"
+    with running(log, "--latency-ms", "20") as port:
+        started = process(*command(LISTWISE, port, disturbed))
+        while len(journalled(disturbed)) < 30:
+            assert started.poll() is None
+            time.sleep(0.02)
+    time.sleep(20)  # longer than attempts alone last with a server that answers after 20 ms
+    known, before = journalled(disturbed), len(asked(log))
+    with running(log, "--latency-ms", "20", "--port", str(port)):
+        _, errors = started.communicate(timeout=60)
+        assert started.returncode == 0, errors
+        assert not known & set(asked(log)[before:]), "an answered chat was asked again"
+        assert llmfair(*command(LISTWISE, port, calm)).code == 0
+    for name in LISTWISE.same:
+        assert (disturbed / name).read_bytes() == (calm / name).read_bytes(), name
 
 
 def test_one_refused_request_ends_its_chain_only() -> None:
@@ -82,7 +115,6 @@ def once(server: Server, *flags: str) -> tuple[str, ...]:
     [
         (400, "messages[0].role", ("--system", "fold"), "; --system fold puts"),
         (422, "seed", ("--extra", "seed=null"), "--extra seed=null leaves it out"),
-        (400, "temperature", ("--extra", "temperature=null"), "--extra temperature=null leaves it out"),
         (400, "max_tokens", ("--extra", "max_tokens=null"), "--extra max_tokens=null leaves it out"),
     ],
 )
@@ -140,20 +172,20 @@ def test_an_interrupt_keeps_what_was_answered_and_says_how_to_go_on(
     """Also: a second process on the folder is told who holds it, and what was spent is in the run's cost."""
     write_folder(tmp_path / "lists", balanced(10, 20, 20))
     log, run = tmp_path / "requests.jsonl", tmp_path / "run"
-    with OWN.running(log, "--latency-ms", "100") as port:
+    with running(log, "--latency-ms", "100") as port:
         # imports what the second command needs, which must not come when the first has ended
         ran(*command(LISTWISE, port, run), "--dry-run")
-        running = process(*command(LISTWISE, port, run), "--price-in", "1", "--price-out", "1")
+        started = process(*command(LISTWISE, port, run), "--price-in", "1", "--price-out", "1")
         while len(asked(log)) < 30:
             time.sleep(0.02)
         second = llmfair(*command(LISTWISE, port, run))
-        running.send_signal(number)
-        out, err = running.communicate(timeout=60)
-        assert second.code == 1 and f"process {running.pid}" in second.err
-        assert (running.returncode, out) == (code, "")
+        started.send_signal(number)
+        out, err = started.communicate(timeout=60)
+        assert second.code == 1 and f"process {started.pid}" in second.err
+        assert (started.returncode, out) == (code, "")
         assert "of 190 answers. The same command continues:" in err
         assert "\x1b" not in err and "Traceback" not in err
-        assert set(asked(log)) == journalled(run, OWN), "what was asked was paid for, and kept"
+        assert set(asked(log)) == journalled(run), "what was asked was paid for, and kept"
         manifest = kept("manifest", run)
         assert manifest["status"] == "incomplete"
         sent = len(asked(log))
@@ -181,3 +213,156 @@ def test_the_end_of_a_command_says_what_it_and_the_run_have_cost() -> None:
     assert "  the run in all: 6 calls, cost 0.9000\n" in llmfair("runs", "show", "run").out
     shown = llmfair("runs", "show", "run", "--json").json
     assert (shown["calls"], shown["cost"], shown["warnings"]) == (6, pytest.approx(0.9), [])
+
+
+AUDIT = (*LISTWISE.command, "-d", "lists", "-j", "8", "--max-invalid", "1", "--no-cache", "--no-report")
+
+
+def fleet(*urls: str, model: str = f"openai:{MODEL}") -> tuple[str, ...]:
+    return ("-m", model, *(word for url in urls for word in ("--base-url", url)), "--server-name", "test")
+
+
+@contextmanager
+def servers(count: int = 3) -> Iterator[list[Server]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Server(rank)) for _ in range(count)]
+
+
+def same_files(*runs: str | Path) -> None:
+    for name in LISTWISE.same:
+        assert len({Path(run, name).read_bytes() for run in runs}) == 1, name
+
+
+@pytest.fixture(autouse=True)
+def lists() -> None:
+    write_folder(Path("lists"), balanced(10, 20, 20))
+
+
+@pytest.mark.whole
+def test_three_servers_find_what_one_finds_and_the_manifest_says_who_answered_what() -> None:
+    with servers() as three:
+        urls = [server.base_url for server in three]
+        ran(*AUDIT, *fleet(*urls), "-o", "a/run")
+        counts = {server.host: len(server.requests) for server in three}
+        ran(*AUDIT, *fleet(urls[0]), "-o", "b/run")
+        same_files("a/run", "b/run")
+        assert kept("manifest", "a/run")["servers"] == counts
+        assert sum(counts.values()) == 190 and all(counts.values())
+        assert "servers" not in kept("manifest", "b/run")
+        rows = list(read_rows(Path("a/run/journal.jsonl")))
+        homes = [three[crc32(row["about"]["query_id"].encode()) % 3].host for row in rows]
+        assert [row["server"] for row in rows] == homes
+
+        # half of it goes on with two of them
+        journal, manifest = Path("a/run/journal.jsonl"), Path("a/run/manifest.json")
+        journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:100]))
+        manifest.write_text(json.dumps(kept("manifest", "a/run") | {"journal_answers": 0}))
+        ran(*AUDIT, *fleet(*urls[1:]), "-o", "a/run")
+        same_files("a/run", "b/run")
+        assert sum(kept("manifest", "a/run")["servers"].values()) == 190
+        assert kept("manifest", "a/run")["calls"] == 91
+
+
+@pytest.mark.whole
+def test_flags_that_several_servers_refuse() -> None:
+    one, two = "http://127.0.0.1:9/v1", "http://127.0.0.1:9/two/v1"
+    pairs = ("pairwise", "-d", "lists", *fleet(one, two))
+    refuses(f"openai:{MODEL} cannot do --batch.", *pairs, "--batch")
+    refused = refuses(
+        "--base-url is not the address of a server.", *AUDIT, *fleet(one, "http://me:hunter2@127.0.0.1:9/v1")
+    )
+    assert "hunter2" not in refused.err
+    assert "connection refused by 127.0.0.1:9" in llmfair(*pairs).err
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        ("http://h:9/v1", "http://h:9/v1/"),
+        ("http://h:9/v1", "http://h:9//v1"),
+        ("http://localhost:9/v1", "http://LOCALHOST:9/v1"),
+        ("http://h/v1", "http://h:80/v1"),
+        ("https://h/v1", "https://h:443/v1"),
+        ("https://api.openai.com/v1", "https://API.openai.com:443/v1"),
+        ("http://h:9", "http://h:9/"),
+        ("http://h/a/v1", "http://h/a/./%761"),
+    ],
+)
+def test_a_server_is_named_once_however_it_is_written(one: str, same: str) -> None:
+    refuses("--base-url names a server twice.", *AUDIT, *fleet(one, "http://other:9/v1", same), "--dry-run")
+
+
+def test_addresses_that_differ_are_several_servers() -> None:
+    rests = ("/v1", "/v2", "/V1", "")
+    urls = [f"{scheme}://h{rest}" for scheme in ("http", "https") for rest in rests]
+    urls += ["http://h2/v1", "http://127.0.0.1:80/v1", "http://[::1]/v1", "http://h:9/v1"]
+    made = Fleet([OpenAI(MODEL, BackendOptions(base_url=url)) for url in urls])
+    assert len(made.members) == len(urls)
+
+
+@pytest.mark.whole
+def test_lists_are_scored_by_several_servers() -> None:
+    asked = ("listwise", "-d", "lists", "--orders", "1", "--no-repeat", "--no-cache", "--no-report")
+    with ExitStack() as stack:
+        three = [stack.enter_context(endpoint(by_length)) for _ in range(3)]
+        ran(*asked, *fleet(*(one.url for one in three), model="rerank:m"), "-o", "run")
+    assert kept("manifest", "run")["servers"] == {
+        one.url.split("/")[2]: len(one.asked) for one in three if one.asked
+    }
+
+
+def test_a_look_takes_the_key_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    with servers(2) as (named, other):
+        moved = {"Location": f"{other.base_url}/models"}
+        named.models = lambda: web.json_response({}, status=302, headers=moved)  # type: ignore[method-assign]
+
+        async def look() -> None:
+            backend = OpenAI(MODEL, BackendOptions(base_url=named.base_url))
+            await backend.open()
+            try:
+                await backend.look()
+            finally:
+                await backend.close()
+
+        with pytest.raises(BackendError, match="answers 302"):
+            asyncio.run(look())
+        assert named.looked == ["Bearer sk-canary"] and other.looked == []
+
+
+@pytest.mark.whole
+def test_a_server_that_goes_away_and_comes_back_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmfair.asking.lanes.LOOK_SECONDS", 0.05)
+    slow = faulty(rank, latency=0.03)
+    with Server(slow) as one, Server(slow) as two, ExitStack() as stack:
+        three = Server(slow)
+        three.__enter__()
+        again = Server(slow, port=three.port)
+
+        def away_and_back() -> None:
+            while len(three.requests) < 20:
+                time.sleep(0.005)
+            three.__exit__()
+            time.sleep(0.1)
+            stack.enter_context(again)
+
+        thread = threading.Thread(target=away_and_back)
+        thread.start()
+        found = ran(*AUDIT, *fleet(one.base_url, two.base_url, three.base_url), "-o", "a/run")
+        thread.join()
+        ran(*AUDIT, *fleet(one.base_url), "-o", "b/run")
+    same_files("a/run", "b/run")
+    assert f"{three.host} is down (conn" in found.err and f"{three.host} is back." in found.err
+    before, there = {seen.raw for seen in three.requests}, {seen.raw for seen in again.requests}
+    assert there and len(before & there) <= 8
+    assert kept("manifest", "a/run")["calls"] <= 190 + 8 + 3
+
+
+def test_a_server_without_the_model_is_named_before_anything_is_asked() -> None:
+    with servers() as three, Server(rank) as other:
+        other.model = "another"
+        found = refuses(
+            f"{other.host} does not list the model {MODEL}: it lists another.",
+            *AUDIT, *fleet(*(server.base_url for server in (*three, other))), code=1,
+        )  # fmt: skip
+        assert "under this name" in found.err and not any(server.requests for server in three)

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.io.net import Allowance, Client, ReplyTooLong, Transient, allowance, retry_after
-from tests.coroutines import asynchronous
+from tests.virtual import asynchronous
 
 HEADERS = {"authorization": "Bearer canary", "content-type": "application/json"}
 PAUSE = b"<pause>"

@@ -17,9 +17,7 @@ from llmfair.nouns import Chat, Completion, Finish, Request
 from llmfair.rankers.strategies import Partition
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import kept, llmfair, ran, refuses
-from tests.cli.kills import PARTITION
-from tests.cli.long_commands import audit
-from tests.cli.stops import KILL, stop_again_and_again
+from tests.cli.long_commands import KILL, PARTITION, audit, stop_again_and_again
 from tests.folders import balanced, write_folder
 from tests.rankers.test_listwise import RANKER, numbered, rendered
 

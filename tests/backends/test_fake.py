@@ -1,4 +1,4 @@
-"""Simulated models choose between two items as injected, and the figures that the plant implies are met."""
+"""Simulated models answer as injected, and the figures that the plant implies are met."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from llmfair.asking.journal import chat_sampling
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fake import Fake, fake
-from llmfair.backends.simulated import Pairs
+from llmfair.backends.simulated import NOTHING, Pairs
 from llmfair.errors import UsageError
 from llmfair.nouns import (
     Candidates,
@@ -21,6 +21,7 @@ from llmfair.nouns import (
     Chat,
     Completion,
     Document,
+    Labels,
     Message,
     PairAnswer,
     PairVerdict,
@@ -261,3 +262,56 @@ def test_text_is_not_its_trade() -> None:
 
 
 # Through HTTP
+
+
+COMEDY, CRIME = "comedy", "crime"
+
+
+def read_from(labels: Sequence[str], times: int = 1, **parameters: float) -> list[str]:
+    name = ",".join(["reader", *(f"{key}={value}" for key, value in parameters.items())])
+    backend = fake(name, BackendOptions())
+    chat = Chat((Message("user", "Which?"),), Text(), about={"task": "rag", "labels": list(labels)})
+
+    async def ask() -> list[str]:
+        requests = (
+            Request(chat, Sampling(max_tokens=8), f"key {number}", "probe") for number in range(times)
+        )
+        return [(await backend.complete(request)).text for request in requests]
+
+    return asyncio.run(ask())
+
+
+def test_the_commonest_label_and_of_equals_the_first() -> None:
+    assert read_from([CRIME, COMEDY, COMEDY]) == [COMEDY]
+    assert read_from([CRIME, COMEDY]) == [CRIME]
+    assert read_from(["", CRIME]) == [CRIME]
+    assert read_from([]) == read_from([""]) == [NOTHING]
+
+
+def test_shares_are_those_injected() -> None:
+    shown = [CRIME, COMEDY, COMEDY]
+    silent = read_from(shown, 1000, follow=0.7).count(NOTHING)
+    assert abs(silent - 300) < 60
+    first = read_from(shown, 1000, position=0.4).count(CRIME)
+    assert abs(first - 400) < 65
+
+
+def test_it_orders_no_lists_and_rankers_read_nothing() -> None:
+    with pytest.raises(UsageError, match="fake:reader has no parameter 'listwise'"):
+        fake("reader,listwise=1", BackendOptions())
+    with pytest.raises(UsageError, match="fake:oracle has no parameter 'follow'"):
+        fake("oracle,follow=1", BackendOptions())
+    with pytest.raises(UsageError, match="no simulated model 'fake:nobody'"):
+        fake("nobody", BackendOptions())
+    chat = Chat((Message("user", "Order."),), Text(), about={"task": "listwise"})
+    with pytest.raises(UsageError, match="does not answer such questions") as caught:
+        asyncio.run(fake("reader", BackendOptions()).complete(Request(chat, Sampling(), "key", "probe")))
+    assert "rag" in caught.value.hint
+
+
+@pytest.mark.parametrize(("label", "output", "says"), [("a", "a", "yes"), ("a", "b", "no"), ("", "", "no")])
+def test_an_item_supports_the_answer_that_is_its_label(label: str, output: str, says: str) -> None:
+    about = {"task": "support", "label": label, "output": output}
+    chat = Chat((Message("user", "Does it?"),), Labels(("yes", "no")), about=about)
+    request = Request(chat, Sampling(), "key", "probe")
+    assert asyncio.run(fake("reader", BackendOptions()).complete(request)).text == says
