@@ -24,7 +24,7 @@ from llmfair.nouns import Attribute, Document, Sampling
 from llmfair.on_ray import ModelOnRay
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.settings import Asking, AuditSettings, seconds
-from llmfair.settings.asking import wished
+from llmfair.settings.commands import wished
 
 THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {

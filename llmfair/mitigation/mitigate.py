@@ -63,7 +63,7 @@ from llmfair.results import ErrorDocument, Figure, Row, lines_of
 from llmfair.results import rows_of as as_rows
 from llmfair.rundir import COLUMNS, MITIGATION, RunDir, csv_text
 from llmfair.settings import AuditSettings, MitigateSettings, ScoreSettings
-from llmfair.settings.asking import SpendingSettings
+from llmfair.settings.commands import SpendingSettings
 from llmfair.settings.declaration import WRITTEN
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.power import queries_needed

@@ -1,33 +1,439 @@
-"""Settings of the commands that read what exists, `llmfair score`, `rerank`, `mitigate`, and of `finetune-lora`."""
+"""The settings of commands: of everything that asks a model, of audits, plans and studies, of what reads what exists
+(`llmfair score`, `rerank`, `mitigate`) and of `finetune-lora`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings.asking import SpendingSettings
-from llmfair.settings.audit import ListSettings
+from llmfair.io import secrets
 from llmfair.settings.declaration import (
     DATA,
     ENGINE,
+    IMPORTS,
+    LISTS,
     LOSSES,
     MODEL,
     MOST_NUMBERED,
     MOST_SEED,
     OUTPUT,
     PROMPT,
+    SAMPLING,
     SENT,
+    SERVER,
     SPENDING,
     STATISTICS,
+    TIME,
     TRAINING,
     WRITTEN,
     CommandSettings,
+    Form,
     MeasureSettings,
     PromptSettings,
+    Settings,
+)  # fmt: skip
+
+MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
+
+
+ENGINES = Form(("local", "ray").index, "local or ray")
+
+
+def wished(backend_arg: str) -> bool:
+    """Whether it is one of those, `k?=v`, that a model without such an argument leaves out."""
+    return backend_arg.partition("=")[0].endswith("?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpendingSettings(Settings):
+    """How fast a model is asked, and for how much."""
+
+    workers: int | None = SPENDING(
+        None,
+        "Requests in flight, at each server (default: the backend's own).",
+        "-j",
+        least=1,
+        most=1_000,
+        advanced=False,
+    )
+    adaptive: bool = SPENDING(True, "Find out how many requests a server takes in flight, up to --workers.")
+    rpm: float | None = SPENDING(None, "Requests a minute of each server, at most.", least=1)
+    tpm: float | None = SPENDING(
+        None, "Tokens a minute of each server, at most: prompts and answers.", least=1
+    )
+    retries: int = SPENDING(
+        8, "Further attempts after lost connections and errors of the server (5xx).", least=0, most=1_000
+    )
+    timeout: float = SPENDING(120.0, "Seconds until a request counts as lost.", above=0)
+    max_wait: str = SPENDING(
+        "30m",
+        "Longest time without an answer under rate limits, or that a server asks to wait, such as 90s, 30m, 1h.",
+        form=TIME,
+    )
+    outage: str = SPENDING(
+        "60s",
+        "How long servers that all stopped answering are waited for, however many attempts that takes.",
+        form=TIME,
+    )
+    max_reply: float = SPENDING(
+        1.0, "Longest reply that is read, in megabytes; a longer one is a failure.", above=0
+    )
+    max_calls: int | None = SPENDING(
+        None,
+        "Stop cleanly after N calls of this command; repeated, it continues with N more.",
+        least=1,
+        most=MOST_NUMBERED,
+        advanced=False,
+    )
+    max_cost: float | None = SPENDING(
+        None,
+        "Stop cleanly before this command costs more, at --price-in and --price-out; repeated, it may again.",
+        least=0,
+    )
+    price_in: float | None = SPENDING(None, "Price of a million tokens sent.", least=0)
+    price_out: float | None = SPENDING(None, "Price of a million tokens answered.", least=0)
+    no_cache: bool = SPENDING(False, "Neither read nor write the answers that runs share.")
+    dry_run: bool = SPENDING(False, "Count what would be asked; ask nothing.", advanced=False)
+
+    def check(self) -> None:
+        super().check()
+        if (self.price_in is None) != (self.price_out is None):
+            raise UsageError("--price-in and --price-out go together.", "each per million tokens")
+        if self.max_cost is not None and self.price_in is None:
+            raise UsageError("--max-cost needs prices.", "add --price-in and --price-out, per million tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking(SpendingSettings):
+    """Which model answers, how, and for how much."""
+
+    model: tuple[str, ...] = SERVER(
+        ("fake:biased",),
+        "openai:NAME, hf:NAME, vllm:NAME, fake:… (of lists also bm25, mmr, monot5); repeatable, one run each.",
+        "-m",
+        effect=IMPORTS,
+        advanced=False,
+    )
+    base_url: tuple[str, ...] = SERVER(
+        (),
+        "Any OpenAI-compatible server, such as http://127.0.0.1:8000/v1 (default: OPENAI_BASE_URL); repeatable: "
+        "servers of one model share its questions.",
+        effect=SENT,
+        advanced=False,
+    )
+    server_name: str | None = SERVER(
+        None, "What names, tables and reports call the server (default: host:port)."
+    )
+    wire: Literal["cohere", "voyage", "tei"] = SERVER(
+        "cohere",
+        "The form in which rerank:MODEL is asked: as Cohere, Jina, vLLM and most have it, as Voyage, or as TEI.",
+    )
+    system: Literal["auto", "separate", "fold"] = SERVER(
+        "auto",
+        "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",
+    )
+    adapter: Path | None = SERVER(None, "Folder of a LoRA adapter: it and its base are asked, one run each.")
+    adapter_only: bool = SERVER(False, "Ask the adapter alone, not its base too.")
+    backend_arg: tuple[str, ...] = SERVER(
+        (),
+        "k=v for the engine of a model in this process, such as dtype=float32; k?=v where it has one; repeatable.",
+        effect=ENGINE,
+    )
+    template_arg: tuple[str, ...] = MODEL(
+        (), "k=v for the model's chat template, such as enable_thinking=false; repeatable."
+    )
+    extra: tuple[str, ...] = MODEL((), "k=JSON merged into every request body, such as top_k=5; repeatable.")
+
+    temperature: float = SAMPLING(0.0, "Sampling temperature.", least=0, advanced=False)
+    max_tokens: int | None = SAMPLING(
+        None, "Longest answer, in tokens (default: by what is asked).", least=1, most=10_000_000
+    )
+    model_seed: int = SAMPLING(0, "Seed sent to the model.", least=-MOST_SEED, most=MOST_SEED)
+    constrain: bool = SAMPLING(
+        False,
+        "Let the model emit nothing but well-formed answers: none is unparseable, none a refusal "
+        "(a server may pass it over).",
+    )
+    thinking: bool = SAMPLING(False, "Room for 4,096 tokens of thoughts beside the answer.")
+
+    batch: bool = SPENDING(False, "Ask through the Batch API: half the price, answers within a day.")
+
+    engine: str = SPENDING(
+        "local",
+        "Where the model answers: local, in this process or at its server, or ray, in processes of a Ray cluster.",
+        form=ENGINES,
+    )
+    ray_workers: int | None = SPENDING(
+        None,
+        "Processes of the Ray cluster that answer, each with the model (default: 1); alone it means --engine ray.",
+        least=1,
+        most=1_000,
+    )
+    ray_address: str | None = SPENDING(
+        None,
+        "The Ray cluster, or local: one of this command's own (default: RAY_ADDRESS, or the one on this machine).",
+        effect=SENT,
+    )
+
+    @property
+    def on_ray(self) -> bool:
+        """Whether models answer in processes of a Ray cluster; where `engine` names what searches, --ray-workers alone
+        says it."""
+        return self.engine == "ray" or self.ray_workers is not None or self.ray_address is not None
+
+    @property
+    def margins(self) -> bool:
+        """Whether log-probabilities of labels are read instead of text."""
+        return False
+
+    @property
+    def at_once(self) -> int | None:
+        """The workers there are at most unless --workers says so; None: as many as the backend takes."""
+        return None
+
+    def needs(self) -> Iterator[tuple[str, str]]:
+        """What a backend must be capable of, and the flag that asks for it."""
+        if self.constrain:
+            yield "constrain", "--constrain"
+        if self.batch:
+            yield "batch", "--batch"
+        if self.adapter is not None:
+            yield "adapter", "--adapter"
+        if any(not wished(argument) for argument in self.backend_arg):
+            yield "backend_args", "--backend-arg"
+
+    def check(self) -> None:
+        super().check()
+        if not self.model:
+            raise UsageError("--model names none.", "for example --model openai:gpt-4o-mini")
+        if self.max_cost is not None and self.batch:
+            raise UsageError(
+                "--max-cost stops between calls, but a batch is paid as a whole.", "use --max-calls"
+            )
+        if self.on_ray and (self.batch or len(self.base_url) > 1):
+            flag = "--batch" if self.batch else "a second --base-url"
+            raise UsageError(f"{flag} and Ray do not go together.", "leave one of them out")
+        secret = next(
+            (argument.partition("=")[0] for argument in self.extra if secrets.written(argument) != argument),
+            None,
+        )
+        if self.batch and secret is not None:
+            raise UsageError(
+                f"--batch sends a file that is kept, and --extra {secret} is secret.",
+                "leave it out, or ask without --batch",
+            )
+
+
+MOST_SPREAD = 3.0
+LEAST_POWER = 0.05
+"""The chance of a false positive."""
+MOST_INJECTED = 6.0  # e^6 is as good as always
+OF_RUNS = frozenset({"dry_run", "fresh", "junit", "label", "open", "report"})
+"""What only a run that asks something reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListSettings(CommandSettings):
+    """Which lists of items are asked about, and what a model sees of an item."""
+
+    dataset: str = DATA(
+        "sample",
+        "Dataset id, or your own folder or table (.csv, .tsv, .jsonl, .parquet), hf:ORG/NAME, irds:NAME.",
+        "-d",
+        result=False,
+    )
+    columns: str | None = LISTS(None, "Of a table, what its columns are called: doc_id=id,gender=sex.")
+    attributes: str | None = LISTS(
+        None,
+        "Of a table or irds:NAME, a file that declares its attributes (default: attributes.toml beside it, else the "
+        "built-in ones).",
+    )
+    groups: str | None = LISTS(
+        None,
+        "Of irds:NAME, the groups of its documents: lines of doc_id, attribute, group, separated by tabs.",
+    )
+    run: str | None = LISTS(
+        None, "Of irds:NAME, a run whose rankings are the lists (default: the first 100 that BM25 finds)."
+    )
+    limit: int | None = DATA(
+        None, "Only the first N queries.", "-n", least=1, most=MOST_NUMBERED, result=False
+    )
+    queries: str | None = LISTS(
+        None,
+        "Only these query ids, comma-separated, or @FILE; of trec-fair/2022/eval also official, the 47 topics of "
+        "the track's results.",
+    )
+    seed: int = DATA(
+        0, "Seed of orders and draws, derived per query.", least=0, most=MOST_SEED, advanced=True
+    )
+    # What is ranked shows in the lists, and their fingerprint names the run.
+    candidates: int | None = LISTS(None, "Documents in a drawn list (default: 200).", most=100_000)
+    buckets: str | None = LISTS(
+        None,
+        "Draw lists: equal (both groups alike in relevance), natural (whatever group), or four counts: unprotected and "
+        "protected relevant ones, unprotected and protected others (default: a folder's own lists, else equal).",
+    )
+    relevant: int | None = LISTS(None, "Relevant documents in a drawn list (default: half).", most=100_000)
+    min_relevant: int | None = LISTS(
+        None, "Leave queries out with fewer relevant documents of a group than this.", least=0, most=100_000
+    )
+    allow_missing: bool = LISTS(False, "Drop judgements of documents that docs.jsonl lacks.")
+    input: Literal["title", "text"] = DATA("title", "What the model sees of an item.")
+    words: int = DATA(300, "Words kept of a longer item.", least=1, most=1_000_000, advanced=True)
+
+    @classmethod
+    def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
+        # Wang et al. 2024 do not say how many of a list's 200 pages are relevant. Its Table 1 reads P@20 of about 0.125
+        # where its windows change next to nothing, which is the share that 24 or 25 of 200 have; 100 would read 0.5.
+        return {"few-relevant": {"candidates": 200, "relevant": 24}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings(Asking, ListSettings, MeasureSettings):
+    """The settings of every audit; a kind adds its own."""
+
+    makes_runs = True
+    output: Path | None = OUTPUT(
+        None, "Run folder (default: below --runs-dir, named by the settings).", "-o", effect=WRITTEN
+    )
+    runs_dir: Path = OUTPUT(
+        Path("runs"), "Where run folders go that --output does not name.", effect=WRITTEN, advanced=True
+    )
+    label: str | None = OUTPUT(None, "What tables, reports, lists and comparisons call the run.")
+    report: bool = OUTPUT(True, "Write report.html into the run folder.")
+    open: bool = OUTPUT(False, "Open the report in the browser.", advanced=True)
+    fresh: bool = OUTPUT(
+        False, "Set the run's answers aside; with --no-cache all is asked again.", advanced=True
+    )
+    permutations: int = STATISTICS(
+        9999,
+        "Shuffles of the test over lists; 0: its closed form alone.",
+        least=0,
+        most=100_000,
+        advanced=True,
+    )
+    max_invalid: float = STATISTICS(
+        0.05,
+        "Largest share of unparseable answers in any condition before exit 4.",
+        advanced=True,
+        least=0,
+        most=1,
+    )
+
+    def each(self) -> list[Self]:
+        """The settings of single runs, where a setting names several."""
+        return [self]
+
+    def called(self, model: str, among: Self) -> str:
+        """What a run of a model is called among those of settings that name several."""
+        return model
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | {"permutations"}  # a kind that shuffles takes it out
+
+    def asked_with(self) -> Collection[str]:
+        """The settings of asking that advice may name, if who is asked has a use for them: those that count here."""
+        return ("input", "prompt", "thinking", "max_tokens", "constrain")
+
+    def ways(self) -> Mapping[str, Mapping[str, Any]]:
+        """By the reason that bars a conclusion, the settings that mend it, beside those of all audits."""
+        return {}
+
+
+STOPPING_AT_ONCE = 10
+"""Workers of an audit that stops when it is settled, if none are named: what is under way then was asked in vain.
+They keep twice as many questions begun, and before 20 nothing is settled."""
+
+
+def check_stopping(settings: AuditSettings, on_bad_answer: str) -> None:
+    """Raises UsageError for what an audit cannot have that stops as soon as it is settled."""
+    if settings.batch or on_bad_answer == "fail":
+        flag = "--batch asks all at once" if settings.batch else "--on-bad-answer fail leaves gaps"
+        raise UsageError(f"--sequential stops between questions, but {flag}.", "leave one of them out")
+
+
+def injected_of(text: str) -> tuple[float, ...]:
+    """Log pair odds such as `-0.5,0.5`, rising and with 0 among them. Raises ValueError."""
+    betas = {float(part) for part in text.split(",")}
+    if not all(abs(beta) <= MOST_INJECTED for beta in betas):
+        raise ValueError(text)
+    return tuple(sorted({0.0, *betas}))
+
+
+INJECTED = Form(
+    injected_of,
+    f"log odds from -{MOST_INJECTED:g} to {MOST_INJECTED:g} with commas between, such as -0.5,-0.25,0.25",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationSettings(AuditSettings):
+    """What simulated audits of injected preferences share, whatever the audit."""
+
+    injected: str = STATISTICS(
+        "-0.5,-0.25,0,0.25,0.5",
+        "Injected log pair odds, comma-separated; 0 is always among them.",
+        form=INJECTED,
+    )
+    runs: int = STATISTICS(200, "Simulated audits of each injected preference.", least=2, most=100_000)
+    power: float = STATISTICS(
+        0.8, "Power with which the smallest effect is to be found.", above=LEAST_POWER, below=1
+    )
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | OF_RUNS
+
+    @classmethod
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        return frozenset({"output", "junit"})  # of audits that ask somebody
+
+    def simulations(self) -> int:
+        """How many audits are simulated."""
+        return len(injected_of(self.injected)) * self.runs
+
+    def check(self) -> None:
+        super().check()
+        flags = {"output": self.output, "junit": self.junit, "sequential": getattr(self, "sequential", False)}
+        for flag in filter(flags.get, flags):
+            raise UsageError(
+                f"calibrate simulates whole audits and writes no files, so it takes no --{flag}.",
+                "leave it out; --json > FILE keeps the figures",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanningSettings(AuditSettings):
+    """What plans share, whatever the audit: the power wanted, and how long a call takes."""
+
+    power: float = STATISTICS(0.8, "Power with which an effect is to be found.", above=LEAST_POWER, below=1)
+    latency: float = SPENDING(1.0, "Seconds a call takes.", least=0, advanced=False)
+
+    @classmethod
+    def idle(cls) -> frozenset[str]:
+        return super().idle() | OF_RUNS
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings(AuditSettings):
+    """What studies share, whatever the audits.
+
+    `varied` are settings in which the audits differ, each with what to say instead of it: named as flags they are
+    refused, and what a file or variable has for other commands gives way.
+    """
+
+    varied: ClassVar[Mapping[str, str]] = {}
+    makes_runs = False
+    output: Path | None = OUTPUT(None, "Folder for study.json and study.csv.", "-o", effect=WRITTEN)
+
+    @classmethod
+    def make(cls, preset: str | None = None, **values: Any) -> Self:
+        return super().make(preset, **{name: values[name] for name in values if name not in cls.varied})
+
 
 LOG = ".jsonl"
 """How a log ends of what a generator was shown and said: like a run folder it brings its judgements."""
@@ -98,7 +504,7 @@ class RerankSettings(JudgementSettings):
     output: Path | None = OUTPUT(
         None,
         "The new run, or of several runs the folder of the new ones; a name that ends in .gz is packed.",
-        short="-o",
+        "-o",
         effect=WRITTEN,
     )
 
@@ -127,22 +533,18 @@ class MitigateSettings(SpendingSettings, CommandSettings):
     condition: str | None = DATA(
         None, "The prompt of the run that is mitigated (default: neutral).", result=False
     )
-    adapter: Path | None = MODEL(
+    adapter: Path | None = SERVER(
         None,
         "Folder of a LoRA adapter for the run's model (default: those trained beside the run).",
-        result=False,
         advanced=False,
     )
-    extra: tuple[str, ...] = MODEL(
-        (),
-        "An --extra of the run whose value is secret, so that no run folder keeps it; repeatable.",
-        result=False,
+    extra: tuple[str, ...] = SERVER(
+        (), "An --extra of the run whose value is secret, so that no run folder keeps it; repeatable."
     )
-    base_url: tuple[str, ...] = MODEL(
+    base_url: tuple[str, ...] = SERVER(
         (),
         "A --base-url of the run with the password or key in it that no run folder keeps; repeatable.",
         effect=SENT,
-        result=False,
     )
     margin: float = STATISTICS(0.02, "Loss of nDCG that still counts as none.", least=0, below=1)
     report: bool = OUTPUT(True, "Write report.html beside the results.")
@@ -150,7 +552,7 @@ class MitigateSettings(SpendingSettings, CommandSettings):
     output: Path | None = OUTPUT(
         None,
         "Folder of the results and of the new rankings (default: mitigation, in the run's folder).",
-        short="-o",
+        "-o",
         effect=WRITTEN,
     )
 
@@ -178,11 +580,8 @@ class FinetuneSettings(PromptSettings, ListSettings):
     )
     split_seed: int = DATA(0, "Seed of the split of queries.", least=0, most=MOST_SEED, advanced=True)
     pairs: int = DATA(50, "Pairs per query and relevance stratum.", least=1, most=MOST_NUMBERED)
-    grades: Literal["match", "any"] = DATA(
-        "match",
-        "Pairs of two items of the same relevance grade (match), or of any two of a stratum.",
-        result=False,
-        advanced=True,
+    grades: Literal["match", "any"] = LISTS(
+        "match", "Pairs of two items of the same relevance grade (match), or of any two of a stratum."
     )
     pairs_per_query: int = DATA(
         4000, "Most training pairs of a query.", least=1, most=MOST_NUMBERED, advanced=True
@@ -194,22 +593,15 @@ class FinetuneSettings(PromptSettings, ListSettings):
         False, "Train on no item that stands in a pair of validation or test.", advanced=True
     )
 
-    base_model: str | None = MODEL(
-        None,
-        "Model to adapt, which has to be named: ORG/NAME, or a folder.",
-        short="-m",
-        result=False,
-        advanced=False,
+    base_model: str | None = SERVER(
+        None, "Model to adapt, which has to be named: ORG/NAME, or a folder.", "-m", advanced=False
     )
     system: Literal["auto", "separate", "fold"] = MODEL(
         "auto",
         "Where the system text goes; fold: into the first user message; auto: there if the template takes no other.",
     )
-    backend_arg: tuple[str, ...] = MODEL(
-        (),
-        "k=v for the engine of a model in this process, such as device=cuda:1; repeatable.",
-        effect=ENGINE,
-        result=False,
+    backend_arg: tuple[str, ...] = SERVER(
+        (), "k=v for the engine of a model in this process, such as device=cuda:1; repeatable.", effect=ENGINE
     )
     template_arg: tuple[str, ...] = MODEL(
         (), "k=v for the model's chat template, such as enable_thinking=false; repeatable."
@@ -286,7 +678,7 @@ class FinetuneSettings(PromptSettings, ListSettings):
     dry_run: bool = SPENDING(False, "Count what would be asked; ask nothing.", advanced=False)
     merge: Path | None = OUTPUT(None, "Write the base with this adapter merged into it to --output.")
     output: Path | None = OUTPUT(
-        None, "Adapter folder (default: below adapters/, named by the settings).", short="-o", effect=WRITTEN
+        None, "Adapter folder (default: below adapters/, named by the settings).", "-o", effect=WRITTEN
     )
 
     fail_on: str | None = STATISTICS(

@@ -67,18 +67,32 @@ class Limits(NamedTuple):
             return "a list of texts"
         below = "below" if self.least is self.above is None else "and below"
         bounds = {"from": self.least, "above": self.above, "to": self.most, below: self.below}
-        range_ = [f"{word} {bound:,}" for word, bound in bounds.items() if bound is not None]
-        return " ".join([NAMES[wanted] if self.form is None else self.form.words, *range_])
+        within = [f"{word} {bound:,}" for word, bound in bounds.items() if bound is not None]
+        return " ".join([NAMES[wanted] if self.form is None else self.form.words, *within])
+
+    def check(self, value: Any) -> None:
+        """Raises ValueError for what lies beyond them, and for a text that no file or model can take."""
+        least, most, above, below, form = self
+        if any("\0" in str(part) for part in (value if isinstance(value, tuple) else (value,))):
+            raise ValueError(value)
+        if value is None:
+            return
+        if (
+            (isinstance(value, float) and not math.isfinite(value))
+            or (least is not None and value < least)
+            or (most is not None and value > most)
+            or (above is not None and value <= above)
+            or (below is not None and value >= below)
+        ):
+            raise ValueError(value)
+        if form is not None:
+            form.read(value)
 
 
 UNLIMITED = Limits()
 NAMES: Mapping[Any, str] = {
-    str: "a text",
-    Path: "a path",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-}
+    str: "a text", Path: "a path", int: "a whole number", float: "a number", bool: "true or false",
+}  # fmt: skip
 TRUTH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 
@@ -99,8 +113,8 @@ class Panel:
         self,
         default: Any,
         meaning: str,
-        *,
         short: str = "",
+        *,
         result: bool | None = None,
         advanced: bool | None = None,
         effect: Effect | None = None,
@@ -125,11 +139,10 @@ class Panel:
         return field(default=default, metadata=metadata)
 
 
-DATA, PROMPT = Panel("Data"), Panel("Prompt")
+DATA, PROMPT, LISTS = Panel("Data"), Panel("Prompt"), Panel("Data", result=False, advanced=True)
 MODEL, SAMPLING, TRAINING = (Panel(name, advanced=True) for name in ("Model", "Sampling", "Training"))
-SPENDING = Panel("Spending", result=False, advanced=True)
-STATISTICS = Panel("Statistics", result=False)
-OUTPUT = Panel("Output", result=False)
+SERVER, SPENDING = (Panel(name, result=False, advanced=True) for name in ("Model", "Spending"))
+STATISTICS, OUTPUT = (Panel(name, result=False) for name in ("Statistics", "Output"))
 
 
 def setting(default: Any, meaning: str, panel: str, **more: Any) -> Any:
@@ -150,7 +163,7 @@ def value_of(
     try:
         value = _plain(value, wanted, text)
         converted = convert(value, hint, dec_hook=lambda kind, raw: kind(raw))
-        _check(converted, limits)
+        limits.check(converted)
     except (ValidationError, ValueError, OverflowError):
         near = did_you_mean(str(value), get_args(wanted)) if get_origin(wanted) is Literal else ""
         quoted = repr(value) if isinstance(value, str) else secrets.written(value)
@@ -160,17 +173,17 @@ def value_of(
 
 def _alone(hint: Any) -> Any:
     """The type that is not None."""
-    parts = [part for part in get_args(hint) if part is not NoneType]
-    return parts[0] if NoneType in get_args(hint) else hint
+    return next(
+        (part for part in get_args(hint) if NoneType in get_args(hint) and part is not NoneType), hint
+    )
 
 
 def _plain(value: Any, wanted: Any, text: bool) -> Any:
     """A value before its type is checked: one text in place of several, several in place of one, numbers in texts."""
-    several = get_origin(wanted) in (tuple, list)
     if isinstance(value, Path) and wanted is not Path:
         value = str(value)
     if isinstance(value, str):
-        if several:
+        if get_origin(wanted) in (tuple, list):
             return [value]
         if text and wanted in (int, float):
             return wanted(value.encode("ascii"))  # not in the digits of other scripts, which files refuse too
@@ -179,25 +192,6 @@ def _plain(value: Any, wanted: Any, text: bool) -> Any:
         texts = all(isinstance(part, str) for part in value)
         return ",".join(value) if wanted is str and texts else [*value]
     return value
-
-
-def _check(value: Any, limits: Limits) -> None:
-    """Raises ValueError for what lies beyond the limits, and for a text that no file or model can take."""
-    for part in value if isinstance(value, tuple) else (value,):
-        if "\0" in str(part):
-            raise ValueError(part)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(value)
-    least, most, above, below, form = limits
-    if value is not None and (
-        (least is not None and value < least)
-        or (most is not None and value > most)
-        or (above is not None and value <= above)
-        or (below is not None and value >= below)
-    ):
-        raise ValueError(value)
-    if form is not None and value is not None:
-        form.read(value)
 
 
 @contextmanager
@@ -212,11 +206,10 @@ def named(names: Mapping[str, str]) -> Iterator[None]:
 
 def band_of(text: str) -> tuple[float, float]:
     """`0.8..1.25` as two numbers around 1. Raises ValueError."""
-    low, _, high = text.partition("..")
-    band = float(low), float(high)
-    if not WIDEST_BAND[0] <= band[0] <= 1 <= band[1] <= WIDEST_BAND[1]:
+    low, high = (float(part) for part in text.split(".."))
+    if not WIDEST_BAND[0] <= low <= 1 <= high <= WIDEST_BAND[1]:
         raise ValueError(text)
-    return band
+    return low, high
 
 
 def seconds(text: str) -> float:
@@ -277,27 +270,23 @@ class Settings:
     @classmethod
     def of_preset(cls, name: str) -> dict[str, Any]:
         """The settings of a preset, and over them those of the options named with it. Raises UsageError."""
-        preset, *options = name.split("+")
         values: dict[str, Any] = {}
-        kinds = ("preset", cls.presets()), *[("preset option", cls.preset_options())] * len(options)
-        for part, (what, offered) in zip((preset, *options), kinds, strict=True):
+        what, offered = "preset", cls.presets()
+        for part in name.split("+"):
             if part not in offered:
-                raise UsageError(
-                    f"no {what} '{part}'.{did_you_mean(part, offered)}",
-                    f"known: {', '.join(offered) or 'none here'}",
-                )
+                known = f"known: {', '.join(offered) or 'none here'}"
+                raise UsageError(f"no {what} '{part}'.{did_you_mean(part, offered)}", known)
             values |= offered[part]
+            what, offered = "preset option", cls.preset_options()
         return values
 
     @classmethod
     def effects(cls, values: Mapping[str, Any]) -> list[str]:
-        """What settings of these values do beyond the run folder, each in words."""
+        """What settings of these values do beyond the run folder, each in words; what is written comes last."""
         sentences = []
-        items = sorted(fields(cls), key=lambda item: item.metadata["effect"] is WRITTEN)  # the least last
-        for item in items:
+        for item in sorted(fields(cls), key=lambda item: item.metadata["effect"] is WRITTEN):
             effect: Effect | None = item.metadata["effect"]
-            value = values.get(item.name)
-            if effect is None or value is None:
+            if effect is None or (value := values.get(item.name)) is None:
                 continue
             texts = map(str, value if isinstance(value, tuple | list) else (value,))
             if safe := [secrets.written(text) for text in texts if re.search(effect.values, text)]:
@@ -321,14 +310,8 @@ class Settings:
 
     def preset_name(self) -> str | None:
         """The preset these settings amount to, however they were given."""
-        return next(
-            (
-                name
-                for name, values in self.presets().items()
-                if all(getattr(self, key) == value for key, value in values.items())
-            ),
-            None,
-        )
+        presets, settings = self.presets().items(), vars(self)
+        return next((name for name, values in presets if values.items() <= settings.items()), None)
 
     @classmethod
     def make(cls, preset: str | None = None, **values: Any) -> Self:
@@ -379,8 +362,8 @@ class Settings:
 
     def of_result(self) -> dict[str, Any]:
         """The settings that can change a result, as they are written down."""
-        names = {item.name for item in fields(self) if item.metadata["result"]}
-        return {name: value for name, value in self.written().items() if name in names}
+        written = self.written()
+        return {item.name: written[item.name] for item in fields(self) if item.metadata["result"]}
 
     def written(self) -> dict[str, Any]:
         """All settings as they are written down: without what is secret in them."""
@@ -392,9 +375,9 @@ class CommandSettings(Settings):
     """What every command with settings shares; `makes_runs`: --output is the folder of a run."""
 
     makes_runs: ClassVar[bool] = False
-    dataset: str | None = DATA(None, "Dataset id, or a folder of your own.", short="-d")
+    dataset: str | None = DATA(None, "Dataset id, or a folder of your own.", "-d")
     attribute: str | None = DATA(
-        None, "Sensitive attribute, such as gender (default: the dataset's first).", short="-a"
+        None, "Sensitive attribute, such as gender (default: the dataset's first).", "-a"
     )
     mixed: Literal["drop", "protected", "unprotected"] = DATA(
         "drop",
@@ -409,7 +392,7 @@ class CommandSettings(Settings):
         form=BAND,
     )
     output: Path | None = OUTPUT(  # noqa: RUF009 - a field
-        None, "Folder for metrics.csv, per_query.csv, results.json.", short="-o", effect=WRITTEN
+        None, "Folder for metrics.csv, per_query.csv, results.json.", "-o", effect=WRITTEN
     )
     format: Literal["table", "tsv", "json", "md"] = OUTPUT("table", "What stdout gets.")
 

@@ -20,7 +20,7 @@ from llmfair.settings import (
     StudySettings,
     check_stopping,
 )
-from llmfair.settings.audit import MOST_INJECTED, MOST_SPREAD
+from llmfair.settings.commands import MOST_INJECTED, MOST_SPREAD
 from llmfair.settings.declaration import BAND, ODDS
 
 ONE_ORDER = ("given", "bm25", "deltr")

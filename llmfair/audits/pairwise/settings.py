@@ -22,7 +22,7 @@ from llmfair.settings import (
     check_stopping,
     default_of,
 )
-from llmfair.settings.audit import MOST_INJECTED, MOST_SPREAD
+from llmfair.settings.commands import MOST_INJECTED, MOST_SPREAD
 from llmfair.settings.declaration import ODDS, WIDEST_BAND, Form
 
 

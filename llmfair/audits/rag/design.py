@@ -61,7 +61,7 @@ from llmfair.rankers.reader import (
     by_words,
     check_prompt,
 )
-from llmfair.settings.asking import Asking
+from llmfair.settings.commands import Asking
 from llmfair.stats.betting import fewest_queries
 
 # Which of the items shown an answer is credited to: what the output itself says, or a model that judges it.
