@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -19,7 +18,7 @@ from llmfair.beginning import stop_code
 from llmfair.errors import LlmfairError, UsageError, shortened
 from llmfair.io import secrets
 from llmfair.io.files import SCHEMA, json_text
-from llmfair.io.text import in_json, visible, wrapped
+from llmfair.io.text import count, in_json, visible, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from llmfair.report.table import Table
 
 PLAIN_EVERY = 10.0
-NOTEBOOK_EVERY = 0.5
 RATE_SECONDS = 60.0
 GAP = "  "
 MOST_NOTES = 4
@@ -38,13 +36,10 @@ NARROWEST_BAR, WIDEST_BAR = 10, 30
 
 @dataclass
 class Output:
-    """How this invocation speaks, set once by the command; what it said, and the run folders it began.
-
-    `verbose` None: it has no such flag.
-    """
+    """How this invocation speaks, set once by the command; what it said, and the run folders it began."""
 
     quiet: bool = False
-    verbose: bool | None = None
+    verbose: bool = False
     progress: bool = True
     color: str = "auto"
     as_json: bool = False
@@ -151,12 +146,8 @@ def _print(text: str, stream: TextIO) -> None:
     lines = text.split("\n")
     if stream.isatty():
         width = console(stderr=stream is sys.stderr).width
-        indents = [line[: len(line) - len(line.lstrip())] for line in lines]
-        lines = [
-            part
-            for line, indent in zip(lines, indents, strict=True)
-            for part in wrapped(line, width, indent=indent) or ("",)
-        ]
+        parts = (wrapped(line, width, indent=" " * (len(line) - len(line.lstrip()))) for line in lines)
+        lines = [part for of_line in parts for part in of_line or ("",)]
     print("\n".join(lines), file=stream)
 
 
@@ -212,28 +203,21 @@ def draw(text: str = "") -> None:
 def print_table(table: Table, report: Path | None = None) -> None:
     """The table on stdout: a terminal shows it in its width, and leaves out rows that repeat others but with -v.
 
-    `report`: the page that has all of it, where there is one.
+    Below a verdict stand the first notes, and how many more there are, which -v shows or the page `report`.
     """
     from rich.text import Text
 
     from llmfair.report.table import drawing
 
-    stdout = console()
+    stdout, more = console(), len(table.notes) - MOST_NOTES
     aside = table.repeated if stdout.is_terminal and not output.verbose else ()
     rows = [at for at in range(len(table.rows)) if at not in aside]
     width = stdout.width if stdout.is_terminal else sys.maxsize
-    for line in drawing(replace(table, notes=shown_notes(table, report)), width, rows):
+    if table.lead and not output.verbose and more > 0:
+        last = f"{count(more, 'more note')}: -v" + ", or the report" * (report is not None)
+        table = replace(table, notes=(*table.notes[:MOST_NOTES], last))
+    for line in drawing(table, width, rows):
         stdout.print(Text.assemble(*((text, "bold" * strong) for text, strong in line)))
-
-
-def shown_notes(table: Table, report: Path | None = None) -> tuple[str, ...]:
-    """The first notes below a table with a verdict, and how many more there are; all of another, and all with -v."""
-    notes = table.notes
-    more = len(notes) - MOST_NOTES
-    if not table.lead or output.verbose is not False or more <= 0:
-        return tuple(notes)
-    where = "-v" if report is None else "-v, or the report"
-    return (*notes[:MOST_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: {where}")
 
 
 class Line(ABC):
@@ -252,13 +236,6 @@ class Line(ABC):
 
     def line(self) -> str:
         return GAP.join(self.parts())
-
-    def displayed(self) -> dict[str, str]:
-        """The line as notebooks show it, by media type."""
-        text = visible(GAP.join([self.name, self.line()]))
-        done = min(self.done_now(), self.total)
-        bar = f'<progress value="{done}" max="{max(self.total, 1)}"></progress>'
-        return {"text/plain": text, "text/html": f"<div>{bar} {escape(text)}</div>"}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One line of the terminal, however narrow: counts of nothing give way first, then what stands last but one."""
@@ -382,7 +359,7 @@ class Count(Line):
 
 @contextmanager
 def drawn(state: Line) -> Iterator[None]:
-    """Shows a state that changes meanwhile: on stderr, or below the cell of a notebook."""
+    """Shows a state that changes meanwhile on stderr: as a bar on a terminal, else as a line now and then."""
     if output.quiet or not output.progress:
         yield
         return
@@ -396,20 +373,10 @@ def drawn(state: Line) -> Iterator[None]:
     import threading
 
     over = threading.Event()
-    if stderr.is_jupyter:  # whose displays need no widgets
-        from IPython.display import display
-
-        handle = display(state.displayed(), raw=True, display_id=True)
-
-    def tell() -> None:
-        if stderr.is_jupyter:
-            handle.update(state.displayed(), raw=True)
-        else:
-            print(f"{state.name}  {state.line()}", file=sys.stderr, flush=True)
 
     def tell_on() -> None:
-        while not over.wait(NOTEBOOK_EVERY if stderr.is_jupyter else PLAIN_EVERY):
-            tell()
+        while not over.wait(PLAIN_EVERY):
+            print(f"{state.name}  {state.line()}", file=sys.stderr, flush=True)
 
     teller = threading.Thread(target=tell_on, daemon=True)
     teller.start()
@@ -418,5 +385,3 @@ def drawn(state: Line) -> Iterator[None]:
     finally:
         over.set()
         teller.join()
-        if stderr.is_jupyter:
-            tell()  # what stays there

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import llmfair
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.cli.options import FileValue, find_config, no_settings, read_config, settings_of_commands
+from llmfair.cli.options import FileValue, find_config, read_config, settings_of_commands
 from llmfair.errors import UsageError
 from llmfair.settings import CommandSettings, default_of, seconds, value_of
 from llmfair.settings.declaration import Limits, hints_of
@@ -180,7 +180,7 @@ def test_times(text: str, value: float) -> None:
 def test_a_configuration_file(tmp_path: Path) -> None:
     path = tmp_path / "llmfair.toml"
     path.write_text('\ufeffseed = 3\nmodel = ["fake:oracle"]\n[listwise]\nwindow = 10\n')
-    assert read_config(path, COMMANDS) == {
+    assert read_config(path, path.read_bytes(), COMMANDS) == {
         "listwise": {
             "seed": FileValue(3, f"{path}: seed"),
             "model": FileValue(["fake:oracle"], f"{path}: model"),
@@ -205,9 +205,8 @@ def test_a_configuration_file(tmp_path: Path) -> None:
 )
 def test_mistakes_in_a_configuration_file(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "llmfair.toml"
-    path.write_text(text)
     with pytest.raises(UsageError) as caught:
-        read_config(path, COMMANDS)
+        read_config(path, text.encode(), COMMANDS)
     assert message in caught.value.message and str(path) in caught.value.message
     assert "sk-1" not in caught.value.message
 
@@ -216,11 +215,3 @@ def test_one_for_several_several_for_one_and_a_whole_number_for_a_fraction() -> 
     settings = ListwiseSettings.make(model="fake:oracle", queries=["a", "b"], timeout=5, output="x")
     assert (settings.model, settings.queries, settings.timeout) == (("fake:oracle",), "a,b", 5.0)
     assert settings.output == Path("x")
-
-
-def test_of_several_processes_the_first_alone_names_variables_that_nothing_reads() -> None:
-    slip = {"LLMFAIR_BANDD": "1"}
-    (said,) = no_settings(slip, {"LLMFAIR_BAND"})
-    assert said == "LLMFAIR_BANDD is no setting; did you mean LLMFAIR_BAND?"
-    assert [*no_settings({**slip, "RANK": "0"}, {"LLMFAIR_BAND"})] == [said]
-    assert [*no_settings({**slip, "RANK": "1"}, {"LLMFAIR_BAND"})] == []

@@ -7,11 +7,9 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
-from itertools import pairwise as neighbours
-from pathlib import Path
+from itertools import pairwise
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
@@ -22,7 +20,7 @@ from llmfair import beginning, registry, terminal
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.cli import audits
 from llmfair.cli.help import with_help
-from llmfair.cli.options import ELSEWHERE, ENVIRONMENT, no_settings, variables, with_one_reader
+from llmfair.cli.options import with_one_reader
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io import files, secrets, text
 from llmfair.io.files import FULL
@@ -33,13 +31,11 @@ MODULES = {
     "datasets": "datasets", "prompts": "catalogue", "strategies": "catalogue", "measures": "catalogue",
     "runs": "runs", "cache": "runs", "doctor": "catalogue",
 }  # fmt: skip
-"""The commands beside the audits, each with the module of this folder that adds it."""
-HELP = {"help_option_names": ["-h", "--help"]}
-ASKS_NOTHING = {*HELP["help_option_names"], "--help-all", "--version", "-V"}
-COMPLETES = "_LLMFAIR_COMPLETE"
-"""What a shell sets that asks how a line could go on."""
+"""The commands beside the audits, each with the module of this folder that declares it: as an application of commands
+below that name, or in its `root`."""
+ASKS_NOTHING = {"-h", "--help", "--help-all", "--version", "-V"}
 COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
-"""What it sets to the line, whichever shell it is."""
+"""What a shell sets to the line that it completes, whichever it is, beside _LLMFAIR_COMPLETE."""
 NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)
 FIRST_STEPS = """\
 llmfair listwise          audit a simulated model on the bundled sample, offline
@@ -68,70 +64,47 @@ def start(
 
 
 @cache
-def command(name: str | None = None) -> Any:
-    """The application as Typer makes it of its commands; of one alone where only that is asked for."""
-    return _made(_application((name,) if name else _names()))
-
-
-@cache
-def outline() -> Any:
-    """The application with what its own help says of commands, and none of their flags."""
-    complete, listing = _application(_names()), _application(())
-    for item in complete.registered_commands:
-        called = item.callback or _stands_in
-        listing.command(
-            item.name or called.__name__, help=called.__doc__, rich_help_panel=item.rich_help_panel
-        )(_stands_in)
-    for group in complete.registered_groups:
-        info = (group.typer_instance or listing).info
-        listing.command(info.name, help=info.help, rich_help_panel=group.rich_help_panel)(_stands_in)
-    return _made(listing)
-
-
-def _stands_in() -> None:
-    """Is listed instead of a command."""
-
-
-def _names() -> Iterable[str]:
-    return (*(kind.name for kind in kinds()), *MODULES)
-
-
-def _application(names: Iterable[str]) -> typer.Typer:
+def command(*names: str, listed: bool = False) -> Any:
+    """The application as Typer makes it of these commands, or all; `listed`: with what its own help says of them, and
+    none of their flags."""
     app = typer.Typer(
         name="llmfair",
         help="Measures whether a ranker built on a large language model treats groups of items alike.",
         pretty_exceptions_enable=False,
-        context_settings=HELP,
+        context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode=None,
         epilog="llmfair listwise\n\nllmfair listwise -m openai:gpt-4o-mini --dry-run",
     )
     app.callback(invoke_without_command=True)(start)
-    for name in names:
-        if name in MODULES:
-            module = import_module(f"llmfair.cli.{MODULES[name]}")
-            if isinstance(below := getattr(module, name, None), typer.Typer):
-                app.add_typer(below, rich_help_panel="Look")
-            else:
-                getattr(module, f"add_{name.replace('-', '_')}")(app)
-        else:
+    for name in names or (*(kind.name for kind in kinds()), *MODULES):
+        if name not in MODULES:
             audits.add(app, kind_of(name))
-    return app
-
-
-def _made(app: typer.Typer) -> Any:
+            continue
+        module = import_module(f"llmfair.cli.{MODULES[name]}")
+        below = audits.about(name) if name in audits.ABOUT else getattr(module, name, None)
+        if isinstance(below, typer.Typer):
+            app.add_typer(below, rich_help_panel=below.rich_help_panel)
+        else:
+            app.registered_commands += [item for item in module.root.registered_commands if item.name == name]
+    if listed:
+        rows = [(item.name, item.callback.__doc__, item.rich_help_panel) for item in app.registered_commands]
+        for item in app.registered_groups:
+            info = (item.typer_instance or app).info
+            rows.append((info.name, info.help, item.rich_help_panel))
+        app.registered_commands, app.registered_groups = [], []
+        for called, does, panel in rows:
+            app.command(called, help=does, rich_help_panel=panel)(lambda: None)
     return with_one_reader(with_help(typer.main.get_command(app)))
 
 
 def _asked_for(arguments: list[str]) -> Any:
     """As much of the application as a line is about, which may be one that a shell completes."""
-    completed = COMPLETES in os.environ
-    words = arguments
+    completed, words = "_LLMFAIR_COMPLETE" in os.environ, arguments
     if completed:
         words = next((os.environ[name].split()[1:] for name in COMPLETED if name in os.environ), [])
-    name = words[0] if words else ""
-    if name in MODULES or registry.has("audit", name):
-        return command(name)
-    return outline() if completed or {*words} <= ASKS_NOTHING else command()
+    if words and (words[0] in MODULES or registry.has("audit", words[0])):
+        return command(words[0])
+    return command(listed=completed or {*words} <= ASKS_NOTHING)
 
 
 def run(arguments: list[str]) -> int:
@@ -140,67 +113,46 @@ def run(arguments: list[str]) -> int:
         return _run(arguments)
 
 
-def _work(arguments: list[str]) -> Any:
-    """What a line asks for; what comes of it, as Typer has it."""
-    set_here = {name for name in os.environ if name.startswith(ENVIRONMENT)} - {*ELSEWHERE}
-    if set_here and not ASKS_NOTHING & {*arguments} and COMPLETES not in os.environ:
-        for sentence in no_settings(os.environ, {*variables(command()), *ELSEWHERE}):
-            terminal.warn(sentence)
-    return _asked_for(arguments)(arguments, prog_name="llmfair", standalone_mode=False)
-
-
 def _run(arguments: list[str]) -> int:
-    color = os.environ.get("LLMFAIR_COLOR", "auto")
-    terminal.output = terminal.Output(as_json=_asks_json(arguments), color=color)
+    flags, env = {*arguments, *map("=".join, pairwise(arguments))}, os.environ
+    # known before the flags are parsed, since a wrong flag is told in JSON too
+    as_json = bool(flags & {"--json", "--format=json"} or env.get("LLMFAIR_JSON")) or (
+        env.get("LLMFAIR_FORMAT") == "json"
+    )
+    verbose, color = bool(flags & {"-v", "--verbose"}), env.get("LLMFAIR_COLOR", "auto")
+    terminal.output = terminal.Output(as_json=as_json, verbose=verbose, color=color)
     secrets.note(arguments)
     try:
-        code = _work(arguments)
+        code = _asked_for(arguments)(arguments, prog_name="llmfair", standalone_mode=False)
         if code == 130 and not terminal.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
         return code if isinstance(code, int) else 0
     except LlmfairError as error:
         return terminal.fail(error)
     except TyperException as error:
-        return terminal.fail(UsageError(error.format_message(), _usage_hint(error)))
+        return terminal.fail(UsageError(error.format_message(), _way_out(error)))
     except (KeyboardInterrupt, typer.Abort):
         return _stopped()
     except (SystemExit, BrokenPipeError) as leaving:  # the first is how Typer and rich take a `| head`
         if not isinstance(leaving, BrokenPipeError) and not isinstance(leaving.__context__, BrokenPipeError):
             raise
         return _unread()
-    except OSError as error:
-        if not _somewhere():
-            return terminal.fail(UsageError("the current folder was removed.", "cd elsewhere"))
-        if error.filename is None:
-            return terminal.fail(_unexpected(error, arguments))
-        refused = UsageError if error.errno in NO_PATH else LlmfairError
-        hint = "make room there and repeat" if error.errno in FULL else "check the path"
-        return terminal.fail(refused(f"{error.filename}: {error.strerror}.", hint))
     except Exception as error:
-        return terminal.fail(_unexpected(error, arguments))
-
-
-def _somewhere() -> bool:
-    """Whether the current folder is still there, which relative paths begin at."""
-    try:
-        return bool(Path.cwd())
-    except FileNotFoundError:
-        return False
+        failure = LlmfairError(
+            f"unexpected {type(error).__name__}: {error}", "repeat with -v for the traceback"
+        )
+        if isinstance(error, OSError) and error.filename is not None:
+            refused = UsageError if error.errno in NO_PATH else LlmfairError
+            hint = "make room there and repeat" if error.errno in FULL else "check the path"
+            failure = refused(f"{error.filename}: {error.strerror}.", hint)
+        failure.__cause__ = error
+        return terminal.fail(failure)
 
 
 def _unread() -> int:
     """Nobody reads stdout any more, which is their right: says nothing, and returns what a killed `cat` would."""
     _leave_unread(sys.stdout)
     return 128 + signal.SIGPIPE
-
-
-def _unexpected(error: Exception, arguments: list[str]) -> LlmfairError:
-    if not terminal.output.verbose and {"-v", "--verbose"} & {*arguments}:
-        terminal.output.verbose = True  # it came before the flags were read
-    hint = "repeat with -v for the traceback" if terminal.output.verbose is not None else ""
-    unexpected = LlmfairError(f"unexpected {type(error).__name__}: {error}", hint)
-    unexpected.__cause__ = error
-    return unexpected
 
 
 def _leave_unread(stream: TextIO) -> None:
@@ -215,15 +167,7 @@ def _stopped() -> int:
     return code
 
 
-def _asks_json(arguments: list[str]) -> bool:
-    """Whether stdout is to be JSON, known before the flags are parsed: a wrong flag is told in JSON too."""
-    flagged = (
-        "--json" in arguments or "--format=json" in arguments or ("--format", "json") in neighbours(arguments)
-    )
-    return flagged or bool(os.environ.get("LLMFAIR_JSON")) or os.environ.get("LLMFAIR_FORMAT") == "json"
-
-
-def _usage_hint(error: TyperException) -> str:
+def _way_out(error: TyperException) -> str:
     ctx: Any = getattr(error, "ctx", None)
     if ctx is None:
         return "llmfair --help"

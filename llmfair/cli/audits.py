@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from llmfair import terminal
-from llmfair.audits.kind import Help, Kind, kinds, studies
+from llmfair.audits.kind import Kind, kinds, studies
 from llmfair.audits.study import Study
-from llmfair.cli.options import add_command
+from llmfair.cli.options import command, group
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain
 from llmfair.settings import AuditSettings, CalibrationSettings, StudySettings
@@ -21,11 +22,11 @@ from llmfair.settings import AuditSettings, CalibrationSettings, StudySettings
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.gates import Suite
-    from llmfair.audits.runs.run import Spending, Watch
+    from llmfair.audits.runs.run import Spending
     from llmfair.audits.subject import Subject
     from llmfair.audits.sweep import SettingRun
     from llmfair.report.table import Table
-    from llmfair.results import Results, StudyResults
+    from llmfair.results import Results
     from llmfair.rundir import Manifest, RunDir
 
 
@@ -34,102 +35,78 @@ EVIDENCE = 20
 
 
 def add(app: typer.Typer, kind: Kind) -> None:
-    def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
-        (_dry_run if settings.dry_run else run_audits)(kind, settings, style)
-
-    add_command(app, kind.name, kind.settings, run, kind.help(), "Audit")
-
-
-def _dry_run(kind: Kind, settings: AuditSettings, style: str) -> None:
-    """Says what would be asked; asks nothing."""
-    from llmfair.audits.plan import plan
-
-    _runs(settings)
-    planned = plan(kind, settings)
-    if style == "json":
-        terminal.print_json(planned)
-    else:
-        terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
+    words, run = kind.help(), partial(run_audits, kind)
+    command(app, *words.examples, name=kind.name, panel="Audit", settings=kind.settings, does=words.does)(run)
 
 
 def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
-    """Audits every model that the settings name, and ends with the gravest error's exit code."""
+    """Audits every model that the settings name, then shows them side by side; one that fails stops no other. Ends
+    with the gravest error's exit code."""
+    from llmfair.audits.comparing import compare
     from llmfair.audits.gates import statuses_of, write_junit
+    from llmfair.audits.plan import plan
     from llmfair.audits.runs.run import Spending
+    from llmfair.audits.subject import subjects
+    from llmfair.report.compare import compare_table
 
-    asked = _runs(settings)
-    suites: list[Suite] = []
-    try:
-        if len(asked) == 1:
-            ((one, subject),) = asked
-            document, error, _ = _audit(kind, one, subject, style, Spending(), suites)
-            if style == "json":
-                terminal.print_json(document)
+    asked = [(single, subject) for single in settings.each() for subject in subjects(single)]
+    several = len(asked) > 1
+    if settings.output is not None and several:
+        hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
+        raise UsageError("--output names one folder, but several runs are asked for.", hint)
+    if settings.dry_run:
+        planned = plan(kind, settings)
+        if style == "json":
+            terminal.print_json(planned)
         else:
-            error = _audit_all(kind, settings, asked, style, suites)
+            terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
+        return
+    for single, subject in asked if several else ():  # nothing is spent while another model's name is wrong
+        if not (kind.ranks and subject.ranks):
+            subject.backend(single)
+    documents: list[dict[str, Any]] = []
+    errors: list[LlmfairError] = []
+    complete: list[RunDir] = []
+    suites: list[Suite] = []
+    spending = Spending()
+    try:
+        for single, subject in asked:
+            name = single.called(subject.label, among=settings) if several else "this command"
+            try:
+                document, error, run = _audit(kind, single, subject, style, spending, suites, name)
+                if error is None or isinstance(error, RequirementFailed):
+                    complete.append(run)
+            except LlmfairError as failure:
+                if not several:
+                    raise
+                document, error = {"model": name, **terminal.failure(failure)}, failure
+            documents.append(document)
+            if error is not None:
+                error.message = f"{name}: {error.message}" if several else error.message
+                errors.append(error)
     finally:
         if settings.junit is not None and suites:
             write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
-    if error is not None:
-        raise terminal.failed_after_output(error)
-    if style != "json" and all(model.startswith("fake:") for model in settings.model):
-        lists = " ".join(filter(None, [kind.name, settings.as_flags(("dataset", "attribute"))]))
-        terminal.say(f"Simulated; a real model: llmfair {lists} -m openai:gpt-4o-mini --dry-run")
-
-
-def _runs(settings: AuditSettings) -> list[tuple[AuditSettings, Subject]]:
-    """The runs that the settings name, each with whom it asks. Raises UsageError for several in one folder."""
-    from llmfair.audits.subject import subjects
-
-    asked = [(one, subject) for one in settings.each() for subject in subjects(one)]
-    if settings.output is not None and len(asked) > 1:
-        hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
-        raise UsageError("--output names one folder, but several runs are asked for.", hint)
-    return asked
-
-
-def _audit_all(
-    kind: Kind,
-    settings: AuditSettings,
-    asked: Sequence[tuple[AuditSettings, Subject]],
-    style: str,
-    suites: list[Suite],
-) -> LlmfairError | None:
-    """Several runs, then side by side; one that fails stops no other. Returns the gravest error."""
-    from llmfair.audits.comparing import compare
-    from llmfair.audits.runs.run import Spending
-    from llmfair.report.compare import compare_table
-
-    for one, subject in asked:  # nothing is spent while another model's name is wrong
-        if not (kind.ranks and subject.ranks):
-            subject.backend(one)
-    runs: list[dict[str, Any]] = []
-    errors: list[LlmfairError] = []
-    complete: list[RunDir] = []
-    spending = Spending()
-    for one, subject in asked:
-        name = one.called(subject.label, among=settings)
-        try:
-            document, error, run = _audit(kind, one, subject, style, spending, suites, name)
-            if error is None or isinstance(error, RequirementFailed):
-                complete.append(run)
-        except LlmfairError as failure:
-            document, error = {"model": name, **terminal.failure(failure)}, failure
-        runs.append(document)
-        if error is not None:
-            error.message = f"{name}: {error.message}"
-            errors.append(error)
     compared = compare(complete) if len(complete) > 1 else None
     if compared is not None and style == "table":
         print()
         terminal.print_table(compare_table(compared))
     if style == "json":
-        terminal.print_json({"schema": SCHEMA, "runs": runs, "comparison": compared})
-    gravest = max(errors, key=lambda error: error.exit_code, default=None)
+        together = {"schema": SCHEMA, "runs": documents, "comparison": compared}
+        terminal.print_json(together if several else documents[0])
+    _end_with(max(errors, key=lambda error: error.exit_code, default=None), errors)
+    if style != "json" and all(model.startswith("fake:") for model in settings.model):
+        lists = " ".join(filter(None, [kind.name, settings.as_flags(("dataset", "attribute"))]))
+        terminal.say(f"Simulated; a real model: llmfair {lists} -m openai:gpt-4o-mini --dry-run")
+
+
+def _end_with(gravest: LlmfairError | None, errors: list[LlmfairError]) -> None:
+    """Says all errors of a command whose results are shown, and raises what ends it by the gravest, if there is one."""
     for error in errors:
         if error is not gravest:
             terminal.say_message(error)
-    return gravest
+    if gravest is not None:
+        raise terminal.failed_after_output(gravest)
 
 
 def _audit(
@@ -139,19 +116,21 @@ def _audit(
     style: str,
     spending: Spending,
     suites: list[Suite],
-    spender: str = "this command",
+    spender: str,
 ) -> tuple[dict[str, Any], LlmfairError | None, RunDir]:
     """One model's audit, shown; returns its results as JSON, what left them incomplete or under a gate, its folder.
 
     `spending`: what other runs of the command have used. `suites` gets what comes of it. `spender`: whose cost is told.
     Raises the errors after which there are no results.
     """
+    from llmfair.audits.commands import continuing
     from llmfair.audits.gates import suite_of
     from llmfair.audits.runs.run import perform
+    from llmfair.report.table import headed
+    from llmfair.results import TIDY, lines_of
     from llmfair.rundir import REPORT, named_model
 
-    name = subject.label
-    seen: dict[str, Any] = {}
+    name, seen = subject.label, dict[str, Any]()
 
     @contextmanager
     def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
@@ -165,8 +144,9 @@ def _audit(
             for remark in planned["remarks"]:
                 terminal.say(remark)
             chains = getattr(planned["design"], "chains", 0)
-            count = terminal.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
-            with terminal.drawn(count):
+            with terminal.drawn(
+                terminal.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
+            ):
                 yield
 
     def draw(run: RunDir, results: Results) -> None:
@@ -176,10 +156,7 @@ def _audit(
     def how_far() -> str:
         if not seen["folder"].is_dir():
             return "Stopped before the first answer. The same command begins again."
-        return (
-            f"Stopped at {answers_of(seen['folder'], seen['progress'], seen['calls'])}. "
-            f"The same command continues: {seen['folder']}"
-        )
+        return f"Stopped at {answers_of(**seen)}. The same command continues: {seen['folder']}"
 
     try:
         with spending.run(settings, subject, watch) as (asked, noting):
@@ -199,23 +176,32 @@ def _audit(
     report = run.path / REPORT if (run.path / REPORT).is_file() else None
     if report and settings.open:
         open_page(report)
-    if style != "json":
-        _show(kind, results, seen["folder"], report, style)
+    if style not in ("json", "tsv") and not ranked(results):
+        print(f"No result: none of the {kind.words.unit} has all its answers.")
+    elif style != "json":
+        terminal.show(
+            style,
+            results,
+            lambda: headed(kind.words.table(results), results.verdict, run.path, continuing(run)),
+            lambda: (TIDY, lines_of(results.rows, TIDY)),
+            report,
+            [report or run.path],
+        )
     if isinstance(error, Incomplete):
         terminal.say(how_far())
     elif error is None and results.status == "incomplete":
         terminal.say(
             f"Stopped where it was asked to. Without --stop-after the same command goes on: {run.path}"
         )
-    say_cost(seen["folder"], seen["progress"], spender)
+    say_cost(run.path, seen["progress"], spender)
     return {**plain(results), **(terminal.failure(error) if error is not None else {})}, error, run
 
 
-def answers_of(run: Path, progress: Progress, calls: int) -> str:
+def answers_of(folder: Path, progress: Progress, calls: int, **_: Any) -> str:
     """How many answers of those planned a run has on disk, as it is told everywhere; and what else may be fewer."""
     from llmfair.rundir import RunDir
 
-    answers = RunDir(run).answers()
+    answers = RunDir(folder).answers()
     again = " (a question that comes again is asked once)" if progress.answered > answers else ""
     return f"{answers:,} of {calls:,} answers{again}"
 
@@ -225,8 +211,8 @@ def say_cost(folder: Path, progress: Progress, spender: str) -> None:
     from llmfair.rundir import RunDir
 
     run = RunDir(folder)
-    if run.manifest.is_file() and (told := cost_text(run.read_manifest(), progress, spender)):
-        terminal.say(told)
+    if run.manifest.is_file() and (text := cost_text(run.read_manifest(), progress, spender)):
+        terminal.say(text)
 
 
 def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str = "this command") -> str:
@@ -236,29 +222,11 @@ def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str
 
     if not (cost := cost_of(manifest)):
         return ""
-    past = manifest.invocations
-    calls = sum(one.calls or 0 for one in past if one.cost is not None)
+    calls = sum(past.calls or 0 for past in manifest.invocations if past.cost is not None)
     text = f"the run in all: {count(calls, 'call')}, cost {cost}"
     if progress is None:
         return text
     return f"{spender}: {count(progress.calls, 'call')}, cost {progress.cost or 0:,.4f}; {text}"
-
-
-def _show(kind: Kind, results: Results, folder: Path, report: Path | None, style: str) -> None:
-    """The table below its verdict, and under it where the report is, or the run folder where there is none."""
-    from llmfair.audits.commands import continuing
-    from llmfair.report.table import headed
-    from llmfair.results import TIDY, lines_of
-    from llmfair.rundir import RunDir
-
-    def table() -> Table:
-        return headed(kind.words.table(results), results.verdict, folder, continuing(RunDir(folder)))
-
-    if style != "tsv" and not ranked(results):
-        print(f"No result: none of the {kind.words.unit} has all its answers.")
-    else:
-        lines = (TIDY, lines_of(results.rows, TIDY))
-        terminal.show(style, results, table, lambda: lines, report, [report or folder])
 
 
 def ranked(results: Results) -> int:
@@ -277,8 +245,6 @@ def write_report(run: RunDir, open_it: bool = False) -> Path | None:
         write_page(path, page_of([read_source(run)], EVIDENCE))
     except Exception as error:
         why = error.message if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
-        if isinstance(error, OSError) and error.filename:
-            why = f"{error.filename}: {error.strerror}"
         terminal.warn(f"no report was written, everything else was: {why}")
         if terminal.output.verbose:
             traceback.print_exception(error)
@@ -296,94 +262,65 @@ def open_page(path: Path) -> None:
         terminal.warn(f"no browser could be opened for {path}")
 
 
-def _planning(kind: Kind) -> Callable[..., None]:
-    """The plan of one kind of audits."""
+def _plan(kind: Kind, settings: AuditSettings, style: str) -> None:
+    """The plan of an audit."""
+    from llmfair.audits.plan import plan as plan_of
 
-    def run(settings: AuditSettings, style: str, *, ctx: typer.Context) -> None:
-        from llmfair.audits.plan import plan as plan_of
-
-        output, stderr = terminal.output, terminal.console(stderr=True)
-        quiet = output.quiet or not output.progress
-        with nullcontext() if quiet else stderr.status("Counting and simulating"):  # which takes seconds
-            planned = plan_of(kind, settings)
-        table = kind.words.plan_table(planned)
-        if table is None and style != "json":
-            terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
-            return
-        terminal.show(style, planned, lambda: cast("Table", table))
-
-    return run
+    quiet = terminal.output.quiet or not terminal.output.progress
+    stderr = terminal.console(stderr=True)
+    with nullcontext() if quiet else stderr.status("Counting and simulating"):  # which takes seconds
+        planned = plan_of(kind, settings)
+    table = kind.words.plan_table(planned)
+    if table is None and style != "json":
+        terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
+        return
+    terminal.show(style, planned, lambda: cast("Table", table))
 
 
-def add_plan(app: typer.Typer) -> None:
-    group = typer.Typer(name="plan", help="Power, calls, cost and time of a design before it runs.")
-    for kind in kinds():
-        add_command(group, kind.name, kind.plan_settings, _planning(kind), kind.help("plan"))
-    app.add_typer(group, rich_help_panel="Plan")
-
-
-def _calibrating(kind: Kind) -> Callable[..., None]:
+def _calibrate(kind: Kind, settings: CalibrationSettings, style: str) -> None:
     """Simulated audits of one kind."""
-
-    def run(settings: CalibrationSettings, style: str, *, ctx: typer.Context) -> None:
-        simulated = 0
-
-        def advance() -> None:
-            nonlocal simulated
-            simulated += 1
-
-        count = terminal.Count("Simulating", settings.simulations(), "audits", lambda: simulated)
-        with terminal.drawn(count):
-            found = kind.calibrate(settings, advance)
-        rows = found["injected"]
-        names = [name for name in rows[0] if name != "undefined"]
-        lines = (names, [[row[name] for name in names] for row in rows])
-        terminal.show(style, found, lambda: kind.words.calibration_table(found), lambda: lines)
-
-    return run
+    done: list[None] = []
+    count = terminal.Count("Simulating", settings.simulations(), "audits", lambda: len(done))
+    with terminal.drawn(count):
+        results = kind.calibrate(settings, lambda: done.append(None))
+    rows = results["injected"]
+    names = [name for name in rows[0] if name != "undefined"]
+    lines = (names, [[row[name] for name in names] for row in rows])
+    terminal.show(style, results, lambda: kind.words.calibration_table(results), lambda: lines)
 
 
-def add_calibrate(app: typer.Typer) -> None:
-    group = typer.Typer(name="calibrate", help="The audit procedure against injected preferences.")
-    for kind in kinds():
-        if kind.calibrated is not None:
-            add_command(group, kind.name, kind.calibrated, _calibrating(kind), kind.help("calibrate"))
-    app.add_typer(group, rich_help_panel="Plan")
+def _study(kind: Kind, named: Study, settings: StudySettings, style: str) -> None:
+    """The audits of one study, and its table."""
+    from llmfair.audits.sweep import plan_study, told
+    from llmfair.report.table import headed
+    from llmfair.rundir import RunDir
 
-
-def _studying(kind: Kind, named: Study) -> Callable[..., None]:
-    """The command of one study."""
-
-    def run(settings: StudySettings, style: str, *, ctx: typer.Context) -> None:
-        from llmfair.audits.sweep import plan_study, told
-        from llmfair.rundir import RunDir
-
-        for flag, instead in settings.varied.items():
-            source = ctx.get_parameter_source(flag)
-            if source is not None and source.name == "COMMANDLINE":
-                raise UsageError(f"--{flag} names one setting, but a study has several.", instead)
-        if settings.dry_run:
-            planned = plan_study(kind, named, settings)
-            terminal.show(
-                "json" if style == "json" else "table", planned, lambda: named.words.plan_table(planned)
-            )
-            if style != "json":
-                for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
-                    terminal.say(line)
-            return
-        tried = _ask(kind, named, settings)
-        found, gravest = told(kind, named, tried, settings)
-        for one in tried:
-            if one.error is not None and one.error is not gravest:
-                terminal.say_message(one.error)
-        report = None
-        if settings.output is not None and settings.report:
-            report = write_report(RunDir(settings.output), settings.open)
-        _show_study(kind, named, found, gravest, tried, style, report)
-        if gravest is not None:
-            raise terminal.failed_after_output(gravest)
-
-    return run
+    if settings.dry_run:
+        planned = plan_study(kind, named, settings)
+        style = "json" if style == "json" else "table"
+        terminal.show(style, planned, lambda: named.words.plan_table(planned))
+        if style != "json":
+            for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:
+                terminal.say(line)
+        return
+    tried = _ask(kind, named, settings)
+    results, gravest = told(kind, named, tried, settings)
+    report = None
+    if settings.output is not None and settings.report:
+        report = write_report(RunDir(settings.output), settings.open)
+    if style in ("table", "md") and not any(ranked(run.results) for run in tried if run.results):
+        print(f"No result: no setting has a {kind.words.unit.removesuffix('s')} with all its answers.")
+    else:
+        document = {**plain(results), **(terminal.failure(gravest) if gravest else {})}
+        terminal.show(
+            style,
+            document,
+            lambda: headed(named.words.table(results), results.verdict),
+            lambda: named.lines(results),
+            report,
+            [*results.runs, *filter(None, [report])],
+        )
+    _end_with(gravest, [run.error for run in tried if run.error is not None])
 
 
 def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
@@ -393,67 +330,49 @@ def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
     seen: dict[str, Any] = {}
     tried: list[SettingRun] = []
 
-    def watch_of(setting: str) -> Watch:
+    def watch_of(setting: str) -> Any:
         seen.clear()
         seen["setting"] = setting
-
-        def watch(
-            folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
-        ) -> AbstractContextManager[None]:
-            name, before = f"Asking {settings.model[0]}, {setting}", kind.words.before(planned)
-            return terminal.asking(name, seen, folder, planned, progress, limit, before, settings.batch)
-
-        return watch
+        return lambda folder, planned, progress, limit: terminal.asking(
+            f"Asking {settings.model[0]}, {setting}", seen, folder, planned, progress, limit,
+            kind.words.before(planned), settings.batch,
+        )  # fmt: skip
 
     try:
-        for one in sweep(kind, named, settings, watch_of):
-            tried.append(one)
-            if one.folder is not None:
-                say_cost(one.folder, seen["progress"], one.setting)
+        for run in sweep(kind, named, settings, watch_of):
+            tried.append(run)
+            if run.folder is not None:
+                say_cost(run.folder, seen["progress"], run.setting)
     except KeyboardInterrupt:
         if not seen:
             raise
-        how_far = ""
-        if "calls" in seen:
-            how_far = f" at {answers_of(seen['folder'], seen['progress'], seen['calls'])}"
-        said = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
-        code = terminal.interrupted(said)
+        how_far = f" at {answers_of(**seen)}" if "calls" in seen else ""
+        sentence = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
+        code = terminal.interrupted(sentence)
         if "folder" in seen:
             say_cost(seen["folder"], seen["progress"], seen["setting"])
         raise typer.Exit(code) from None
     return tried
 
 
-def _show_study(
-    kind: Kind,
-    named: Study,
-    found: StudyResults,
-    gravest: LlmfairError | None,
-    tried: Sequence[SettingRun],
-    style: str,
-    report: Path | None,
-) -> None:
-    from llmfair.report.table import headed
-
-    if style in ("table", "md") and not any(ranked(one.results) for one in tried if one.results):
-        print(f"No result: no setting has a {kind.words.unit.removesuffix('s')} with all its answers.")
-        return
-    below = [*found.runs, *([report] if report else [])]
-    document = {**plain(found), **(terminal.failure(gravest) if gravest else {})}
-    terminal.show(
-        style,
-        document,
-        lambda: headed(named.words.table(found), found.verdict),
-        lambda: named.lines(found),
-        report,
-        below,
-    )
+ABOUT = {
+    "plan": "Power, calls, cost and time of a design before it runs.",
+    "calibrate": "The audit procedure against injected preferences.",
+    "study": "The same model under several settings.",
+}
 
 
-def add_study(app: typer.Typer) -> None:
-    group = typer.Typer(name="study", help="The same model under several settings.")
-    for kind, named in studies().values():
-        add_command(
-            group, named.name, named.settings, _studying(kind, named), Help(named.does, named.examples)
-        )
-    app.add_typer(group, rich_help_panel="Plan")
+def about(name: str) -> typer.Typer:
+    """The application `llmfair plan`, `calibrate` or `study`, with a command for each kind or study that it serves."""
+    app = group(name, ABOUT[name], "Plan")
+    if name == "study":
+        for kind, of in studies().values():
+            named = command(app, *of.examples, name=of.name, settings=of.settings, does=of.does)
+            named(partial(_study, kind, of))
+        return app
+    for kind in kinds():
+        settings, words = kind.plan_settings if name == "plan" else kind.calibrated, kind.help(name)
+        if settings is not None:
+            named = command(app, *words.examples, name=kind.name, settings=settings, does=words.does)
+            named(partial(_plan if name == "plan" else _calibrate, kind))
+    return app

@@ -4,55 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from llmfair import terminal
+from llmfair import registry, terminal
 from llmfair.audits.kind import Kind, kinds
-from llmfair.cli.complete import OFFERED
-from llmfair.cli.options import View, add_command, flag, group, look
+from llmfair.cli.options import OFFERED, View, command, flag, group
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA
 from llmfair.settings import MOST_NUMBERED, AuditSettings
 
-if TYPE_CHECKING:
-    from llmfair.backends.base import Backend
-    from llmfair.nouns import Completion, Request
-
-
+root = typer.Typer()
 prompts = group("prompts", "List, show and render prompt templates.")
+strategies = group("strategies", "How lists can be ordered by asking.")
+measures = group("measures", "What can be measured.")
 SOURCE = 60
 """Letters of a prompt's source in the list."""
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=OFFERED["prompt"])
-]
+SIZES = (40, 100)
+"""Lists whose cost is shown."""
 
 
-@look(prompts, "llmfair prompts list", "llmfair prompts list --json", name="list")
+@command(prompts, "llmfair prompts list", "llmfair prompts list --json", name="list")
 def list_prompts() -> View:
     """The templates that can be named with --prompt."""
     from llmfair.prompts import load_prompt, prompt_names, wordings
     from llmfair.report.table import Table
 
-    named = {name: wording for task in prompt_names() for wording, name in wordings(task).items()}
+    words = {name: wording for task in prompt_names() for wording, name in wordings(task).items()}
     rows: list[dict[str, Any]] = [
-        {
-            "prompt": prompt.id,
-            "wording": named.get(prompt.id),
-            "source": prompt.source,
-            "sha256": prompt.sha256,
-        }
-        for prompt in map(load_prompt, prompt_names())
+        {"prompt": of.id, "wording": words.get(of.id), "source": of.source, "sha256": of.sha256}
+        for of in map(load_prompt, prompt_names())
     ]
     cells = tuple(
         (
-            row["prompt"],
-            row["wording"] or "",
-            row["sha256"][:16],
-            shorten(row["source"], SOURCE, placeholder=" …"),
+            of["prompt"],
+            of["wording"] or "",
+            of["sha256"][:16],
+            shorten(of["source"], SOURCE, placeholder=" …"),
         )
-        for row in rows
+        for of in rows
     )
     notes = (
         "--prompt takes a wording: general for items of any sort, the default of a folder of your own; wikiproject for "
@@ -63,7 +54,12 @@ def list_prompts() -> View:
     return View({"prompts": rows}, Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
 
 
-@look(prompts, "llmfair prompts show listwise", "llmfair prompts show my-prompt.toml --json")
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=OFFERED["prompt"])
+]
+
+
+@command(prompts, "llmfair prompts show listwise", "llmfair prompts show my-prompt.toml --json")
 def show(name: Name) -> View:
     """A template as it stands."""
     from llmfair.prompts import load_prompt
@@ -80,45 +76,39 @@ prompts.add_typer(render)
 def _rendering(kind: Kind) -> Callable[..., None]:
     """The messages of one kind of audits; a function of --number, too."""
 
-    def run(settings: AuditSettings, style: str, *, ctx: typer.Context, number: int = 1) -> None:
+    def run(settings: AuditSettings, style: str, number: int = 1) -> None:
         chats = list(kind.rendered(settings))
         if number > len(chats):
             raise UsageError(
                 f"there are {len(chats)} {kind.question}s, not {number}.", "choose a smaller --number"
             )
-        messages = chats[number - 1].messages
+        rows = [{"role": of.role, "content": of.content} for of in chats[number - 1].messages]
         if style == "json":
-            rows = [{"role": message.role, "content": message.content} for message in messages]
             terminal.print_json({"schema": SCHEMA, "messages": rows})
-            return
-        for message in messages:
-            print(f"{message.role}: {message.content}")
+        else:
+            print("\n".join("{role}: {content}".format_map(row) for row in rows))
 
-    run.__annotations__["number"] = Annotated[
-        int, flag(kind.help("render").number, named="number", min=1, max=MOST_NUMBERED)
-    ]
+    number = flag(kind.help("render").number, named="number", min=1, max=MOST_NUMBERED)
+    run.__annotations__["number"] = Annotated[int, number]
     return run
 
 
 for _kind in kinds():
-    add_command(render, _kind.name, _kind.settings, _rendering(_kind), _kind.help("render"))
+    _help = _kind.help("render")
+    command(render, *_help.examples, name=_kind.name, settings=_kind.settings, does=_help.does)(
+        _rendering(_kind)
+    )
 
 
-strategies = group("strategies", "How lists can be ordered by asking.")
-SIZES = (40, 100)
-"""Lists whose cost is shown."""
-
-
-@look(strategies, "llmfair strategies list", "llmfair strategies list --json", name="list")
+@command(strategies, "llmfair strategies list", "llmfair strategies list --json", name="list")
 def list_strategies() -> View:
     """What --strategy takes, with parameters, calls and rounds that wait for each other."""
-    from llmfair import registry
     from llmfair.audits.listwise.settings import ListwiseSettings
     from llmfair.rankers.strategies import strategy_of
     from llmfair.report.table import Table
 
-    facts: list[dict[str, Any]] = []
     reads = {"none": "text", "welcome": "log-probabilities, else text", "needed": "log-probabilities"}
+    facts: list[dict[str, Any]] = []
     for name in registry.names("strategy"):
         strategy = strategy_of(name, vars(ListwiseSettings()))  # under the settings of windows that are usual
         plans = [(n, strategy.plan(n)) for n in SIZES]
@@ -135,7 +125,6 @@ def list_strategies() -> View:
                 "does": (registry.lookup("strategy", name).__doc__ or "").partition("\n")[0].strip(),
             }
         )
-    costs = (f"calls (rounds), {n} items" for n in SIZES)
     rows = tuple(
         (
             row["strategy"],
@@ -152,56 +141,37 @@ def list_strategies() -> View:
         "≤: at most, since what is asked hangs on the answers; windows by --window, --step and --passes",
         "one of your own is one file, joined by the entry point llmfair.strategies",
     )
+    costs = (f"calls (rounds), {n} items" for n in SIZES)
     header = ("strategy", "parameters", *costs, "reads", "what it does")
     return View({"strategies": facts}, Table("", header, rows, notes))
 
 
-measures = group("measures", "What can be measured.")
-
-
-@look(measures, "llmfair measures list", "llmfair measures list --json", name="list")
+@command(measures, "llmfair measures list", "llmfair measures list --json", name="list")
 def list_measures() -> View:
     """What --measures takes, with parameters, and which way is better."""
-    from llmfair import registry
     from llmfair.report.table import Table
 
-    facts = [
-        {
-            "measure": name,
-            "of": of.reads.about,
-            "label": of.label,
-            "better": of.better,
-            "cutoff": of.cutoff,
-            "parameters": {
-                key: [*words] if isinstance(words, tuple) else [] for key, words in of.params.items()
-            },
-            "aggregate": of.aggregate,
-            "source": of.cite,
-        }
-        for name in registry.names("measure")
-        for of in [registry.lookup("measure", name)]
-    ]
-    rows = tuple(
-        (
-            row["measure"],
-            row["of"],
-            row["label"] if row["label"] != row["measure"] else "",
-            row["better"] or "",
-            {"none": "", "optional": "@k or none", "required": "@k"}[row["cutoff"]],
-            ", ".join(
-                f"{name}={'|'.join(words)}" if words else name for name, words in row["parameters"].items()
-            ),
-            row["source"],
-        )
-        for row in facts
-    )
+    facts, rows = [], []
+    for name in registry.names("measure"):
+        of = registry.lookup("measure", name)
+        params = {key: [*words] if isinstance(words, tuple) else [] for key, words in of.params.items()}
+        facts.append(
+            {
+                "measure": name, "of": of.reads.about, "label": of.label, "better": of.better, "cutoff": of.cutoff,
+                "parameters": params, "aggregate": of.aggregate, "source": of.cite,
+            }
+        )  # fmt: skip
+        cutoff = {"none": "", "optional": "@k or none", "required": "@k"}[of.cutoff]
+        takes = ", ".join(f"{key}={'|'.join(words)}" if words else key for key, words in params.items())
+        label = of.label if of.label != name else ""
+        rows.append((name, of.reads.about, label, of.better or "", cutoff, takes, of.cite))
     notes = (
         "--measures NAME, NAME@20, NAME(key=value)@20, comma-separated; the first of several words is the default",
         "beside these, utility by ir_measures' names (P@20, nDCG@20, AP, RR)",
         "one of your own is one file, joined by the entry point llmfair.measures",
     )
     header = ("measure", "of", "in words", "better", "cutoff", "parameters", "source")
-    return View({"measures": facts}, Table("", header, rows, notes))
+    return View({"measures": facts}, Table("", header, tuple(rows), notes))
 
 
 LOOK_AT = "Look at this model: where it would run, what it can do."
@@ -212,13 +182,13 @@ BaseUrl = Annotated[
 Ask = Annotated[bool, flag("Ask the model one question.", "--ask")]
 
 
+@command(root, "llmfair doctor", "llmfair doctor --json", panel="Look")
 def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> View:
     """What this machine can run, and what to set or install for the rest."""
     import os
     import platform
 
     import llmfair
-    from llmfair import registry
     from llmfair.report.table import Table
 
     backends = dict.fromkeys(registry.names("backend"), ("ready", "added, in this package or another"))
@@ -235,8 +205,8 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> V
     }
     seen = {} if model is None else _look_at(model, base_url, ask)
     title = (
-        f"llmfair {facts['llmfair']} · Python {facts['python']} · {facts['platform']} · {facts['cores']} cores · "
-        f"{facts['gpu'] or 'no GPU'}"
+        "llmfair {llmfair} · Python {python} · {platform} · {cores} cores · ".format_map(facts)
+        + f"{facts['gpu'] or 'no GPU'}"
     )
     rows = tuple((name, status, note) for name, (status, note) in sorted(backends.items()))
     notes = (
@@ -248,12 +218,16 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> V
     return View(document, Table(title, ("backend", "status", ""), rows, notes))
 
 
-LOCAL = "pip install 'llmfair[local]'"
+LOCAL, NVIDIA = "pip install 'llmfair[local]'", "an NVIDIA GPU"
 NEEDED = {
     "hf": (("torch", "transformers", "peft", "llguidance"), LOCAL),
     "cross-encoder": (("torch", "transformers", "sentence_transformers"), LOCAL),
     "nli": (("torch", "transformers"), LOCAL),
     "pyterrier": (("pandas", "pyterrier"), "pip install 'llmfair[pandas]' python-terrier"),
+    "vllm": (
+        ("vllm",),
+        "pip install 'llmfair[vllm]' beside an NVIDIA GPU, or --base-url http://HOST:8000/v1",
+    ),
 }
 """What backends in this process import, and how it is installed."""
 
@@ -261,6 +235,7 @@ NEEDED = {
 def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
     """Name, status and note of each of our backends; nothing is imported that takes long."""
     import os
+    from importlib.metadata import version
     from importlib.util import find_spec
 
     yield (
@@ -269,40 +244,28 @@ def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
         "offline: fake:biased, fake:oracle, fake:random, fake:reader, fake:refiner, fake:name; fake:biased,pairwise=-1 "
         "injects log odds of -1",
     )
-    key, elsewhere = "OPENAI_API_KEY", "--base-url" if base_url else "OPENAI_BASE_URL"
-    compatible = base_url or os.environ.get("OPENAI_BASE_URL")
-    server = f"the server of {elsewhere}" if compatible else "api.openai.com"
-    if os.environ.get(key):
-        yield "openai", "ready", f"{key} is set · {server}"
-    elif compatible:
-        yield "openai", "ready", f"{key} is not set; {server} may need none"
-    else:
-        yield "openai", "no", f"set {key}, or name any compatible server with --base-url"
     yield "python", "ready", "python:MODULE:FUNCTION, a ranker of your own in this folder"
-    if base_url or os.environ.get("RERANK_BASE_URL"):
-        yield "rerank", "ready", f"the endpoint of {'--base-url' if base_url else 'RERANK_BASE_URL'}"
-    else:
-        yield "rerank", "no", "name the address of an endpoint with --base-url, or set RERANK_BASE_URL"
+    for name, variable, alone in (
+        ("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY" in os.environ),
+        ("rerank", "RERANK_BASE_URL", False),
+    ):
+        if base_url or os.environ.get(variable):
+            yield name, "ready", f"the server of {'--base-url' if base_url else variable}"
+        elif alone:
+            yield name, "ready", "OPENAI_API_KEY is set · api.openai.com"
+        else:
+            key = "OPENAI_API_KEY, or " * (name == "openai")
+            yield name, "no", f"set {key}{variable}, or name the address of a server with --base-url"
     for name, (packages, install) in NEEDED.items():
-        versions = _versions(packages)
         if missing := [package for package in packages if find_spec(package) is None]:
             yield name, "no", f"{install} ({', '.join(missing)} missing)"
-        elif "torch" in packages:
-            place = (
-                "the CPU, as this build of torch knows no GPU" if "+cpu" in versions and _gpu() else _gpu()
-            )
-            yield name, "ready", f"{versions} · on {place or 'the CPU'}"
-        else:
-            yield name, "ready", versions
-    if find_spec("vllm") is not None:
-        yield "vllm", "ready", _versions(("vllm",))
-    elif _gpu() == NVIDIA:
-        yield "vllm", "no", "pip install 'llmfair[vllm]'"
-    else:
-        yield "vllm", "no", "needs an NVIDIA GPU; a server works: --base-url http://HOST:8000/v1"
-
-
-NVIDIA = "an NVIDIA GPU"
+            continue
+        try:
+            versions = " · ".join(f"{package} {version(package)}" for package in packages)
+        except ModuleNotFoundError:  # a rebuild under another name
+            versions = " · ".join(packages)
+        where = "the CPU" if "+cpu" in versions else _gpu() or "the CPU"
+        yield name, "ready", versions + f" · on {where}" * ("torch" in packages)
 
 
 def _gpu() -> str | None:
@@ -315,63 +278,43 @@ def _gpu() -> str | None:
     return "an Apple GPU" if (platform.system(), platform.machine()) == ("Darwin", "arm64") else None
 
 
-def _versions(packages: tuple[str, ...]) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    names = []
-    for package in packages:
-        try:
-            names.append(f"{package} {version(package)}")
-        except PackageNotFoundError:  # a rebuild under another name
-            names.append(package)
-    return " · ".join(names)
-
-
 def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     """What can be said of one model; with `ask`, what it answers to a first question. Raises what it raises."""
     import asyncio
 
     from llmfair.asking.journal import chat_sampling
-    from llmfair.audits.kind import kinds
     from llmfair.audits.subject import backend_of, sampling_of
-    from llmfair.nouns import Request
-    from llmfair.settings import AuditSettings
+    from llmfair.backends.base import RateLimited, Transient
+    from llmfair.errors import Unavailable
+    from llmfair.nouns import Completion, Request
 
     at = () if base_url is None else (base_url,)
     values: dict[str, Any] = {"model": (model,), "base_url": at, "limit": 1}
     settings = AuditSettings.make(**values)
     backend = backend_of(model, settings)
     seen: dict[str, Any] = {"is": backend.identity, "can": ", ".join(sorted(backend.capabilities))}
-    if ask:
-        # the shortest question that any audit would begin with; simulated models do not answer all forms
-        askers = [kind for kind in kinds() if kind.name in getattr(backend, "forms", (kind.name,))]
-        first = (next(iter(kind.rendered(kind.settings.make(**values)))) for kind in askers)
-        chat = min(first, key=lambda chat: len(chat.said))
-        request = Request(chat, chat_sampling(chat, sampling_of(settings)), "doctor", "doctor")
-        answer = asyncio.run(_answer(backend, request))
-        facts = getattr(backend, "facts", {})  # of a model in this process
-        seen |= {key: value for key, value in facts.items() if isinstance(value, str)}
-        seen |= {
-            "answers": repr(answer.text),
-            "ends by": str(answer.finish),
-            "in seconds": round(answer.seconds, 2),
-        }
-    return seen
+    if not ask:
+        return seen
+    # the shortest question that any audit would begin with; simulated models do not answer all forms
+    askers = [kind for kind in kinds() if kind.name in getattr(backend, "forms", (kind.name,))]
+    first = (next(iter(kind.rendered(kind.settings.make(**values)))) for kind in askers)
+    chat = min(first, key=lambda chat: len(chat.said))
 
+    async def answered() -> Completion:
+        try:
+            await backend.open()
+            sampling = chat_sampling(chat, sampling_of(settings))
+            return await backend.complete(Request(chat, sampling, "doctor", "doctor"))
+        except (RateLimited, Transient) as error:
+            raise Unavailable(f"no answer: {error}.", "a run would try again; check the server") from None
+        finally:
+            await backend.close()
 
-async def _answer(backend: Backend, request: Request) -> Completion:
-    """The answer of one attempt. Raises Unavailable where a run would try again."""
-    from llmfair.backends.base import RateLimited, Transient
-    from llmfair.errors import Unavailable
-
-    try:
-        await backend.open()
-        return await backend.complete(request)
-    except (RateLimited, Transient) as error:
-        raise Unavailable(f"no answer: {error}.", "a run would try again; check the server") from None
-    finally:
-        await backend.close()
-
-
-def add_doctor(app: typer.Typer) -> None:
-    look(app, "llmfair doctor", "llmfair doctor --json", panel="Look")(doctor)
+    answer = asyncio.run(answered())
+    facts = getattr(backend, "facts", {})  # of a model in this process
+    seen |= {key: value for key, value in facts.items() if isinstance(value, str)}
+    return seen | {
+        "answers": repr(answer.text),
+        "ends by": str(answer.finish),
+        "in seconds": round(answer.seconds, 2),
+    }

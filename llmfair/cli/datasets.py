@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,21 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from llmfair import terminal
-from llmfair.cli.complete import OFFERED
-from llmfair.cli.options import Json, NoProgress, Quiet, Shared, Verbose, View, flag, look
+from llmfair.cli.options import OFFERED, View, command, flag, group
 from llmfair.errors import UsageError
-from llmfair.io.files import SCHEMA
 
 if TYPE_CHECKING:
     from llmfair.datasets.fetch import FetchPlan
-    from llmfair.report.table import Table
 
 
 RELEVANCE = ("relevant", "irrelevant")
-datasets = typer.Typer(name="datasets", help="List datasets, show what they hold, fetch them.")
+datasets = group("datasets", "List datasets, show what they hold, fetch them.")
 
 
-@look(datasets, "llmfair datasets list", "llmfair datasets list --json", name="list")
+@command(datasets, "llmfair datasets list", "llmfair datasets list --json", name="list")
 def list_all() -> View:
     """The datasets that can be named with -d."""
     from llmfair import registry
@@ -45,13 +43,13 @@ def list_all() -> View:
     states = {None: "", True: "fetched", False: "not fetched"}
     cells = tuple(
         (
-            row["dataset"],
-            ", ".join(row["attributes"]),
-            str(row["queries"] or ""),
-            row["size"],
-            states[row["fetched"]],
+            of["dataset"],
+            ", ".join(of["attributes"]),
+            str(of["queries"] or ""),
+            of["size"],
+            states[of["fetched"]],
         )
-        for row in rows
+        for of in rows
     )
     notes = (
         FOUR_FILES,
@@ -66,9 +64,11 @@ COPY = "file or address of another copy, gzip or plain"
 _fetching, _indexing, _source = (partial(flag, panel=panel) for panel in ("Fetching", "Index", "Sources"))
 
 
-@datasets.command(
-    "fetch",
-    epilog="llmfair datasets fetch trec-fair/2022 --index pool --yes\n\nllmfair datasets fetch lamp/4",
+@command(
+    datasets,
+    "llmfair datasets fetch trec-fair/2022 --index pool --yes",
+    "llmfair datasets fetch lamp/4",
+    shared=("quiet", "no_progress", "shared"),
 )
 def fetch(
     name: Annotated[
@@ -105,12 +105,7 @@ def fetch(
     titles: Annotated[
         str | None, _source("Lines page_id, tab, title: replaces the corpus.", "--titles")
     ] = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    no_progress: NoProgress = False,
-    shared: Shared = False,
-) -> None:
+) -> View:
     """Download a TREC Fair collection (topics, relevance, groups, numbers, titles are kept), or a task of LaMP.
 
     Stopped at any moment, the same command continues where it was.
@@ -118,64 +113,56 @@ def fetch(
     from llmfair.audits.lists import filling
     from llmfair.datasets.fetch import FetchOptions, collection_of, plan_fetch
     from llmfair.datasets.fetch import fetch as fetch_collection
-    from llmfair.datasets.lamp import lamp_number
+    from llmfair.datasets.lamp import LICENCE, PUBLISHED, fetch_lamp, lamp_number, lamp_origins
 
-    terminal.output = terminal.Output(quiet, verbose, not no_progress, as_json=as_json)
     options = FetchOptions(
         topics, metadata, corpus, titles, text_words, stream, keep_downloads, index, analyzer, engine
     )
-    if (number := lamp_number(name)) is not None:
+    if (number := lamp_number(name)) is None:
+        collection = collection_of(name)
+        plan = plan_fetch(collection, options)
+        indexes = plan.options.index is not None and "pages" in plan.origins
+        fill = filling(plan.options.engine, plan.options.analyzer, engine_url) if indexes else None
+        if plan.origins:
+            tell_plan(plan)
+            if plan.to_download and not yes:
+                _ask("Download?", True, "download this", f"{name} --yes    downloads without asking")
+        with transfers() as progress:
+            record = fetch_collection(plan, progress, fill)
+        title, folder, already = collection.name, collection.folder, not plan.origins
+        rows = _record_rows(record)
+    else:
         if options != FetchOptions():
-            raise UsageError(
-                "the flags of copies and texts are for trec-fair collections.",
-                f"llmfair datasets fetch {name}",
-            )
-        _fetch_lamp(number, yes)
-        return
-    collection = collection_of(name)
-    plan = plan_fetch(collection, options)
-    indexes = plan.options.index is not None and "pages" in plan.origins
-    fill = filling(plan.options.engine, plan.options.analyzer, engine_url) if indexes else None
-    if plan.origins:
-        tell_plan(plan)
-        hint = f"llmfair datasets fetch {name} --yes    downloads without asking"
-        if plan.to_download and not yes and not terminal.agreed("Download?", True, "download this", hint):
-            terminal.say("Nothing was downloaded.")
-            raise typer.Exit(1)
-    with transfers() as progress:
-        record = fetch_collection(plan, progress, fill)
-    if as_json:
-        folder = str(collection.folder)
-        terminal.print_json({"folder": folder, "already_fetched": not plan.origins, **record})
-        return
-    print_record(collection.name, str(collection.folder), record, not plan.origins)
+            way_out = f"llmfair datasets fetch {name}"
+            raise UsageError("the flags of copies and texts are for trec-fair collections.", way_out)
+        origins, title = lamp_origins(number), f"lamp/{number}"
+        folder, lacking = origins[0].path.parent, [origin.name for origin in origins if not origin.here]
+        already = not lacking
+        if lacking:
+            files = f"{' and '.join(lacking)} from {PUBLISHED}"
+            terminal.say(f"{title}: downloads {files}, of unknown size, to {folder}")
+            terminal.say(f"  licence {LICENCE}: not for commercial use, passed on under the same terms alone")
+            if not yes:
+                hint = f"{title} --yes    agrees to the licence and downloads"
+                _ask("Agree and download?", False, "agree to a licence", hint)
+        with transfers() as progress:
+            record = fetch_lamp(number, progress)
+        rows = [(of, f"{record[of]:,}") for of in ("queries", "items")] + [("licence", LICENCE)]
+    from llmfair.report.table import Table
+
+    document = {"folder": str(folder), "already_fetched": already, **record}
+    notes = (str(folder), *["fetched before; remove the folder to start over"] * already)
+    return View(document, Table(f"{title} is fetched", ("", ""), tuple(rows), notes))
 
 
-def _fetch_lamp(number: int, yes: bool) -> None:
-    """Fetches a task of LaMP, once its licence is agreed to."""
-    from llmfair.datasets.lamp import LICENCE, PUBLISHED, fetch_lamp, lamp_origins
-
-    origins, name = lamp_origins(number), f"lamp/{number}"
-    folder, lacking = str(origins[0].path.parent), [origin.name for origin in origins if not origin.here]
-    if lacking:
-        terminal.say(
-            f"{name}: downloads {' and '.join(lacking)} from {PUBLISHED}, of unknown size, to {folder}"
-        )
-        terminal.say(f"  licence {LICENCE}: not for commercial use, passed on under the same terms alone")
-        hint = f"llmfair datasets fetch {name} --yes    agrees to the licence and downloads"
-        if not yes and not terminal.agreed("Agree and download?", False, "agree to a licence", hint):
-            terminal.say("Nothing was downloaded.")
-            raise typer.Exit(1)
-    with transfers() as progress:
-        record = fetch_lamp(number, progress)
-    if terminal.output.as_json:
-        terminal.print_json({"schema": SCHEMA, "folder": folder, "already_fetched": not lacking, **record})
-        return
-    rows = [("queries", f"{record['queries']:,}"), ("items", f"{record['items']:,}"), ("licence", LICENCE)]
-    _print_fetched(name, rows, folder, not lacking)
+def _ask(question: str, default: bool, alone: str, hint: str) -> None:
+    """Ends the command unless the user agrees. Raises UsageError where nobody can be asked."""
+    if not terminal.agreed(question, default, alone, f"llmfair datasets fetch {hint}"):
+        terminal.say("Nothing was downloaded.")
+        raise typer.Exit(1)
 
 
-@look(datasets, "llmfair datasets show sample", "llmfair datasets show my-folder --json")
+@command(datasets, "llmfair datasets show sample", "llmfair datasets show my-folder --json")
 def show(
     name: Annotated[
         str,
@@ -206,7 +193,7 @@ def show(
     return View(document, _facts_table(document))
 
 
-@look(datasets, "llmfair datasets attributes", "llmfair datasets attributes > my-folder/attributes.toml")
+@command(datasets, "llmfair datasets attributes", "llmfair datasets attributes > my-folder/attributes.toml")
 def attributes() -> View:
     """The built-in attributes, as the attributes.toml of a folder declares its own."""
     from llmfair.datasets.attributes import shipped_attributes
@@ -215,7 +202,7 @@ def attributes() -> View:
     return View({"text": text}, text.removesuffix("\n"))
 
 
-def _facts_table(document: dict[str, Any]) -> Table:
+def _facts_table(document: dict[str, Any]) -> Any:
     from llmfair.datasets.base import empty_groups_text
     from llmfair.report.table import Table
 
@@ -251,16 +238,14 @@ def _facts_table(document: dict[str, Any]) -> Table:
     return Table(title, header, tuple(rows), tuple(notes))
 
 
-def _counted(sides: dict[str, int], words: dict[str, str]) -> str:
+def _counted(sides: Mapping[str, int], words: Mapping[str, str]) -> str:
     """How many are on each side, by its name and the word for it."""
-    named = {what: f"{what} ({word})" for what, word in words.items() if word != what}
-    return ", ".join(f"{named.get(what, what)} {count:,}" for what, count in sides.items())
+    of_word = {what: f"{what} ({word})" for what, word in words.items() if word != what}
+    return ", ".join(f"{of_word.get(what, what)} {count:,}" for what, count in sides.items())
 
 
 def tell_plan(plan: FetchPlan) -> None:
     """What is about to be downloaded and read, and the room that takes and there is."""
-    import shutil
-
     from llmfair.datasets.base import cache_folder
 
     missing = plan.to_download
@@ -282,36 +267,28 @@ def _size(count: int) -> str:
     return f"{count / 1e3:,.1f} kB"
 
 
-def print_record(name: str, folder: str, record: dict[str, Any], already: bool) -> None:
+def _record_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a collection holds, as its record counts it."""
     topics, groups, pages = record["topics"], record["metadata"], record["pages"]
     numbers = groups.get("pages_with_numbers", {})
+    repeats = (
+        f"{topics['duplicate_rows']:,} judgements, {groups['duplicate_lines']:,} metadata lines, "
+        f"{pages['duplicate_lines']:,} articles"
+    )
     rows = [
         ("topics", f"{topics['queries']:,}"),
         ("relevant pages", f"{topics['relevance_rows']:,} in all, {topics['pages']:,} different"),
         ("without metadata", f"{groups['pages_without_metadata']:,} (their groups are unknown)"),
         ("with numbers", ", ".join(f"{name} {count:,}" for name, count in numbers.items()) or "none"),
         ("without title", f"{pages['pages_without_title']:,} (never drawn)"),
-        (
-            "repeats dropped",
-            f"{topics['duplicate_rows']:,} judgements, {groups['duplicate_lines']:,} metadata lines, "
-            f"{pages['duplicate_lines']:,} articles",
-        ),
+        ("repeats dropped", repeats),
     ]
     if index := pages.get("index"):
-        index_text = (
-            f"{index['documents']:,} pages ({index['scope']}), {index['analyzer']} terms, {index['engine']}"
-        )
-        rows.append(("index", index_text))
+        of = "{documents:,} pages ({scope}), {analyzer} terms, {engine}".format_map(index)
+        rows.append(("index", of))
     if unknown := groups["unrecognised_labels"]:
         rows.append(("labels of no known place", ", ".join(unknown)))
-    _print_fetched(name, rows, folder, already)
-
-
-def _print_fetched(name: str, rows: list[tuple[str, str]], folder: str, already: bool) -> None:
-    from llmfair.report.table import Table
-
-    notes = (folder, *(("fetched before; remove the folder to start over",) if already else ()))
-    terminal.print_table(Table(f"{name} is fetched", ("", ""), tuple(rows), notes))
+    return rows
 
 
 @contextmanager

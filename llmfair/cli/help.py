@@ -55,14 +55,11 @@ def with_help(command: Any) -> Any:
     helps = typer.main.get_command(declaring).params
     for flag in helps:
         flag.expose_value = False
-
-    def helped(item: Any) -> Any:
+    below = [command]
+    for item in below:
         item.params.extend(helps)
-        for below in getattr(item, "commands", {}).values():
-            helped(below)
-        return item
-
-    return helped(command)
+        below.extend(getattr(item, "commands", {}).values())
+    return command
 
 
 def _option(complete: bool, meaning: str, *names: str) -> Any:

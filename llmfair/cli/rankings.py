@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from llmfair import terminal
-from llmfair.cli.complete import OFFERED
-from llmfair.cli.options import WithFlags, flag
+from llmfair.cli.options import OFFERED, command, flag
 from llmfair.errors import RequirementFailed
 from llmfair.settings import RerankSettings, ScoreSettings
 
+root = typer.Typer()
 TOLD_FROM = 10_000_000
+"""A larger file takes seconds to read: which one is said."""
 Runs = Annotated[
     list[Path],
     typer.Argument(
@@ -25,7 +26,14 @@ Runs = Annotated[
 ]
 
 
-def score(settings: ScoreSettings, style: str, *, ctx: typer.Context, runs: Runs) -> None:
+@command(
+    root,
+    "llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv",
+    "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
+    panel="Audit",
+    settings=ScoreSettings,
+)
+def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
     from llmfair.audits.gates import suites_of_score, write_junit
     from llmfair.audits.scoring import failing, require_all
@@ -65,18 +73,9 @@ def score(settings: ScoreSettings, style: str, *, ctx: typer.Context, runs: Runs
 
 
 def _tell(path: Path) -> None:
-    """A large file takes seconds: say which one is being read."""
     size = path.stat().st_size if path.is_file() else 0
     if size >= TOLD_FROM and terminal.output.progress:
         terminal.say(f"Reading {path}, {size / 1e6:,.0f} MB")
-
-
-def add_score(app: typer.Typer) -> None:
-    app.command(
-        rich_help_panel="Audit",
-        epilog="llmfair score bm25.run monot5.run.gz --qrels qrels.txt --groups groups.tsv\n\n"
-        "llmfair score my.run -d sample --measures P@20,ExpRatio --per-query",
-    )(WithFlags(ScoreSettings, score))
 
 
 RunFiles = Annotated[
@@ -94,7 +93,14 @@ With = Annotated[
 ]
 
 
-def rerank(settings: RerankSettings, style: str, *, ctx: typer.Context, runs: RunFiles, ranker: With) -> None:
+@command(
+    root,
+    "llmfair rerank bm25.run --with fair-star:p=0.3,alpha=0.15 -d trec-fair/2022/gender -o fair.run",
+    "llmfair rerank bm25.run.gz monot5.run --with greedy --qrels qrels.txt --groups groups.tsv -o greedy",
+    panel="Mitigate",
+    settings=RerankSettings,
+)
+def rerank(settings: RerankSettings, style: str, runs: RunFiles, ranker: With) -> None:
     """Rankings that exist in another order: TREC run in, TREC run out; no model is asked."""
     from llmfair.audits.rerank import rerank as ordered
 
@@ -108,11 +114,3 @@ def rerank(settings: RerankSettings, style: str, *, ctx: typer.Context, runs: Ru
     for run in reranked.runs:
         print(f"{run.output}: {run.queries:,} queries, {run.changed:,} of them in another order")
     print(f"NEXT     {reranked.next}")
-
-
-def add_rerank(app: typer.Typer) -> None:
-    app.command(
-        rich_help_panel="Mitigate",
-        epilog="llmfair rerank bm25.run --with fair-star:p=0.3,alpha=0.15 -d trec-fair/2022/gender -o fair.run\n\n"
-        "llmfair rerank bm25.run.gz monot5.run --with greedy --qrels qrels.txt --groups groups.tsv -o greedy",
-    )(WithFlags(RerankSettings, rerank))

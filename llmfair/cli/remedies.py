@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llmfair import terminal
-from llmfair.cli import complete
-from llmfair.cli.options import RunsDir, WithFlags
+from llmfair.cli.options import RunsDir, command, run_argument
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.io.files import plain
 from llmfair.io.text import visible
@@ -23,20 +22,18 @@ if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
 
 
-Run = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="The folder of a listwise run, or the beginning of its name.",
-        show_default=False,
-        autocompletion=complete.runs,
-    ),
-]
+root = typer.Typer()
+Run = Annotated[str, run_argument("RUN", "The folder of a listwise run, or the beginning of its name.")]
 
 
-def mitigate(
-    settings: MitigateSettings, style: str, *, ctx: typer.Context, run: Run, runs_dir: RunsDir = Path("runs")
-) -> None:
+@command(
+    root,
+    "llmfair mitigate listwise-sample --free",
+    "llmfair mitigate runs/my-run --remedy offset --remedy fair-star:p=0.4 --dry-run",
+    panel="Mitigate",
+    settings=MitigateSettings,
+)
+def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir = Path("runs")) -> None:
     """Remedies for a listwise run, side by side: what each buys and costs, on the same queries.
 
     Consensus, logit offset, FA*IR and greedy re-ranking need no call; a fair-instruction prompt, FAIR-QR and a LoRA
@@ -90,15 +87,14 @@ def _watch(
     return terminal.asking(f"Asking, {remedy}", seen, folder, planned, progress, limit, before)
 
 
-def add_mitigate(app: typer.Typer) -> None:
-    app.command(
-        rich_help_panel="Mitigate",
-        epilog="llmfair mitigate listwise-sample --free\n\n"
-        "llmfair mitigate runs/my-run --remedy offset --remedy fair-star:p=0.4 --dry-run",
-    )(WithFlags(MitigateSettings, mitigate))
-
-
-def finetune_lora(settings: FinetuneSettings, style: str, *, ctx: typer.Context) -> None:
+@command(
+    root,
+    "llmfair finetune-lora -d my-folder --base-model mistralai/Mistral-7B-Instruct-v0.3 --dry-run",
+    "torchrun --nproc-per-node 8 -m llmfair finetune-lora -d my-folder --base-model my-model",
+    panel="Mitigate",
+    settings=FinetuneSettings,
+)
+def finetune_lora(settings: FinetuneSettings, style: str) -> None:
     """Trains a LoRA adapter that brings pairs of both groups nearer to parity, and measures what else it changes."""
     from llmfair.tuning.lora import rank
 
@@ -179,12 +175,3 @@ def _merge(settings: FinetuneSettings, style: str) -> None:
         terminal.print_json(merged)
     else:
         print(merge_text(merged))
-
-
-def add_finetune_lora(app: typer.Typer) -> None:
-    app.command(
-        "finetune-lora",
-        rich_help_panel="Mitigate",
-        epilog="llmfair finetune-lora -d my-folder --base-model mistralai/Mistral-7B-Instruct-v0.3 --dry-run\n\n"
-        "torchrun --nproc-per-node 8 -m llmfair finetune-lora -d my-folder --base-model my-model",
-    )(WithFlags(FinetuneSettings, finetune_lora))

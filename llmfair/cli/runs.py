@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from llmfair import terminal
-from llmfair.cli import complete
 from llmfair.cli.audits import EVIDENCE, cost_text, open_page
-from llmfair.cli.options import RunsDir, Shared, View, flag, group, look
+from llmfair.cli.options import RunsDir, View, command, flag, group, run_argument
 from llmfair.errors import UsageError
 from llmfair.io.text import visible
 
@@ -21,14 +20,11 @@ if TYPE_CHECKING:
     from llmfair.rundir import RunDir
 
 
-def _runs(metavar: str, meaning: str) -> Any:
-    return typer.Argument(metavar=metavar, help=meaning, show_default=False, autocompletion=complete.runs)
-
-
+root = typer.Typer()
 NAMES = "Run folders, or the beginnings of their names"
-Runs = Annotated[list[str], _runs("RUN…", f"{NAMES}; folders of study windows, score or an adapter.")]
-ComparedRuns = Annotated[list[str], _runs("RUN RUN…", f"{NAMES}. The first is the base.")]
-Run = Annotated[str, _runs("RUN", "Run folder, or the beginning of its name.")]
+Runs = Annotated[list[str], run_argument("RUN…", f"{NAMES}; folders of study windows, score or an adapter.")]
+ComparedRuns = Annotated[list[str], run_argument("RUN RUN…", f"{NAMES}. The first is the base.")]
+Run = Annotated[str, run_argument("RUN", "Run folder, or the beginning of its name.")]
 FileFlag = flag(
     "The file; report.html in the run folder, of several runs in this folder.",
     "--output",
@@ -56,6 +52,13 @@ FailOn = flag(
 )
 
 
+@command(
+    root,
+    "llmfair report listwise-sample --open",
+    "llmfair report runs/one runs/two runs/three -o models.html --figures pdf",
+    panel="Read",
+    shared=("shared", "config"),
+)
 def report(
     runs: Runs,
     # not `output`: a configuration file names the run folder of audits by that word
@@ -68,7 +71,6 @@ def report(
     shape: Annotated[Literal["html", "md", "latex", "csv", "card"], PageFormat] = "html",
     open_it: Annotated[bool, flag("Open it in the browser.", "--open")] = False,
     runs_dir: RunsDir = Path("runs"),
-    shared: Shared = False,
 ) -> View:
     """The report of one run, or of several side by side, in one self-contained HTML file.
 
@@ -104,14 +106,13 @@ def report(
     return View({"status": "complete", "report": str(path), "missing": page.missing}, str(path))
 
 
-def add_report(app: typer.Typer) -> None:
-    examples = (
-        "llmfair report listwise-sample --open",
-        "llmfair report runs/one runs/two runs/three -o models.html --figures pdf",
-    )
-    look(app, *examples, panel="Read", runs=True)(report)
-
-
+@command(
+    root,
+    "llmfair compare pairwise-base pairwise-lora --fail-on worse",
+    "llmfair compare runs/one runs/two runs/three --measures P@20,ExpRatio --format md",
+    panel="Read",
+    shared=("config",),
+)
 def compare(
     runs: ComparedRuns,
     # not `measures`, `margin` and `fail_on`: a configuration file names those of audits by these words
@@ -141,18 +142,16 @@ def compare(
     raise typer.Exit if failed is None else terminal.failed_after_output(failed)
 
 
-def add_compare(app: typer.Typer) -> None:
-    examples = (
-        "llmfair compare pairwise-base pairwise-lora --fail-on worse",
-        "llmfair compare runs/one runs/two runs/three --measures P@20,ExpRatio --format md",
-    )
-    look(app, *examples, panel="Read", runs=True)(compare)
-
-
 runs = group("runs", "List, show and check run folders.")
 
 
-@look(runs, "llmfair runs list", "llmfair runs list --runs-dir elsewhere --json", name="list", runs=True)
+@command(
+    runs,
+    "llmfair runs list",
+    "llmfair runs list --runs-dir elsewhere --json",
+    name="list",
+    shared=("config",),
+)
 def list_all(runs_dir: RunsDir = Path("runs")) -> View:
     """Run folders, newest first, each with its verdict."""
     from llmfair.report.table import Table
@@ -180,11 +179,11 @@ def _status(run: RunDir) -> str | None:
     return status
 
 
-@look(
+@command(
     runs,
     "llmfair runs show listwise-sample",
     "llmfair runs show listwise-sample --query physics --invalid",
-    runs=True,
+    shared=("config",),
 )
 def show(
     name: Run,
@@ -264,7 +263,9 @@ def _furthest(run: RunDir) -> View:
     return View(named | {"queries": rows}, Table(title, ("query", "figures"), cells, notes))
 
 
-@look(runs, "llmfair runs check listwise-sample", "llmfair runs check runs/my-run --json", runs=True)
+@command(
+    runs, "llmfair runs check listwise-sample", "llmfair runs check runs/my-run --json", shared=("config",)
+)
 def check(name: Run, runs_dir: RunsDir = Path("runs")) -> View:
     """Is the journal readable, and do its answers give what is on disk?"""
     from llmfair.audits.runs.replay import check_run
@@ -283,13 +284,13 @@ AGE = re.compile(r"([0-9]{1,5})([hdw])")
 HOURS = {"h": 1, "d": 24, "w": 168}
 
 
-@look(cache, "llmfair cache path", "LLMFAIR_CACHE_DIR=elsewhere llmfair cache path", name="path")
+@command(cache, "llmfair cache path", "LLMFAIR_CACHE_DIR=elsewhere llmfair cache path", name="path")
 def show_path() -> View:
     """The file that holds them."""
     return View({"path": str(_cache_file())}, str(_cache_file()))
 
 
-@look(cache, "llmfair cache info", "llmfair cache info --json")
+@command(cache, "llmfair cache info", "llmfair cache info --json")
 def info() -> View:
     """How many answers of which models, and their size."""
     from llmfair.asking.cache import facts
@@ -306,7 +307,9 @@ def info() -> View:
     return View(found, Table(title, ("model", "answers", "first", "last"), rows, (found["path"],)))
 
 
-@look(cache, "llmfair cache clear --older-than 30d", "llmfair cache clear --model openai:gpt-4o-mini --yes")
+@command(
+    cache, "llmfair cache clear --older-than 30d", "llmfair cache clear --model openai:gpt-4o-mini --yes"
+)
 def clear(
     model: Annotated[
         str | None,

@@ -431,6 +431,12 @@ class StudySettings(AuditSettings):
     output: Path | None = OUTPUT(None, "Folder for study.json and study.csv.", "-o", effect=WRITTEN)
 
     @classmethod
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+        for name in flags & cls.varied.keys():
+            raise UsageError(f"--{name} names one setting, but a study has several.", cls.varied[name])
+        return super().giving_way(flags, runs, output)
+
+    @classmethod
     def make(cls, preset: str | None = None, **values: Any) -> Self:
         return super().make(preset, **{name: values[name] for name in values if name not in cls.varied})
 

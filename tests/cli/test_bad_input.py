@@ -133,14 +133,3 @@ def test_v_shows_where_even_before_the_flags_are_read(monkeypatch: pytest.Monkey
     assert "Traceback" not in refuses("unexpected ZeroDivisionError", "runs", "list", code=1).err
     for flag in ("-v", "--verbose"):
         assert "Traceback" in llmfair("runs", "list", flag).err
-
-
-@pytest.mark.parametrize("command", [("runs", "list"), (*SMALL, "-v"), ("score", "x.run", "-d", "sample")])
-def test_a_current_folder_that_was_removed(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    assert "cd elsewhere" in refuses("the current folder was removed.", *command).err

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.cli.app import command as whole
-from llmfair.cli.options import ELSEWHERE, no_settings, variables
-from tests.cli.command import Outcome, llmfair, only_run, process, ran
+from tests.cli.command import llmfair, only_run, process, ran
 from tests.folders import balanced, write_folder
 from tests.servers import Reply, Server, rank
 
@@ -24,7 +22,6 @@ pytestmark = pytest.mark.whole
 
 SMALL = ("-n", "2", "--orders", "1", "--passes", "1")
 ROOT = Path(__file__).resolve().parents[2]
-NAMED = re.compile(r"(?<![A-Z_])LLMFAIR_[A-Z0-9_]*[A-Z0-9]")
 local = pytest.mark.skipif(
     not all(map(find_spec, ("torch", "transformers"))), reason="needs pip install 'llmfair[local]'"
 )
@@ -151,41 +148,6 @@ def test_a_command_without_a_report_leaves_none_of_before(monkeypatch: pytest.Mo
     for more, there in (((), True), (("--no-report",), False)):
         ran("score", "run/rankings/neutral.run", "-d", "sample", "-o", "scored", *more)
         assert Path("scored/report.html").is_file() is there
-
-
-def said_of_variables(found: Outcome) -> list[str]:
-    return [line for line in found.err.splitlines() if "is no setting" in line]
-
-
-def test_a_mistyped_variable_is_told_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLMFAIR_MAX_CALL", "3")
-    monkeypatch.setenv("LLMFAIR_QQQ", "1")
-    warned = [
-        "Warning: LLMFAIR_MAX_CALL is no setting; did you mean LLMFAIR_MAX_CALLS?",
-        "Warning: LLMFAIR_QQQ is no setting; nothing reads it",
-    ]
-    found = llmfair("listwise", *SMALL)
-    assert found.code == 0 and found.err.splitlines()[:2] == said_of_variables(found) == warned
-    assert json.loads(llmfair("plan", "listwise", *SMALL, "--json").out)["queries"] == 2
-    assert said_of_variables(llmfair("runs", "list")) == warned
-    for quiet in (("listwise", "--help"), ("-h",), ("--version",)):
-        assert llmfair(*quiet).err == ""
-    monkeypatch.setenv("_LLMFAIR_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "llmfair lis")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    with process() as completing:
-        assert completing.communicate(timeout=60) == ("listwise\n", "")
-
-
-def test_variables_that_are_read_are_no_slips(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = (
-        name for path in (ROOT / "llmfair").rglob("*.py") for name in NAMED.findall(path.read_text("utf-8"))
-    )
-    flags = ("LLMFAIR_MAX_CALLS", "LLMFAIR_RUNS_DIR", "LLMFAIR_JSON", "LLMFAIR_RATIO", "LLMFAIR_TEXT_WORDS")
-    named = {*read, *NAMED.findall((ROOT / ".ci" / "vllm").read_text("utf-8")), *flags}
-    assert {"LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM"} < named
-    known = {*variables(whole()), *ELSEWHERE}
-    assert named <= known and [*no_settings(dict.fromkeys(named, "1"), known)] == []
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import io
-import sys
 import time
-from types import ModuleType
-from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
-import llmfair
 from llmfair import terminal
 from llmfair.asking.limits import Progress
 from tests.virtual import Clock
@@ -115,55 +111,3 @@ def test_a_count_says_how_far_and_how_long_still_without_what_an_earlier_command
     assert state.line() == "600/1,000 prompts"
     clock.now, done, state.words = clock.now + 10, 800, "loss 0.500"
     assert state.line() == "800/1,000 prompts  20.0/s  0:10 left  loss 0.500"
-
-
-class ZMQInteractiveShell:
-    """The shell of a notebook, which is known by this name."""
-
-
-class Display:
-    """IPython's display of a cell: what was shown there, one state after the other."""
-
-    def __init__(self) -> None:
-        self.states: list[dict[str, str]] = []
-
-    def display(self, data: dict[str, str], *, raw: bool, display_id: bool) -> Display:
-        assert raw and display_id
-        self.states.append(data)
-        return self
-
-    def update(self, data: dict[str, str], *, raw: bool) -> None:
-        assert raw
-        self.states.append(data)
-
-
-@pytest.fixture
-def cell(monkeypatch: pytest.MonkeyPatch) -> Display:
-    """A notebook, as far as rich and IPython tell."""
-    found = Display()
-    monkeypatch.setattr("builtins.get_ipython", ZMQInteractiveShell, raising=False)
-    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", cast(ModuleType, found))
-    monkeypatch.setattr("llmfair.terminal.NOTEBOOK_EVERY", 0.01)
-    return found
-
-
-@pytest.mark.whole
-def test_a_notebook_shows_a_bar_below_the_cell(cell: Display, capsys: pytest.CaptureFixture[str]) -> None:
-    asked: dict[str, Any] = {"pairs": 2, "noise_share": 0, "limit": 5, "report": False}
-    llmfair.audit_pairwise(model="fake:biased,latency=0.02", progress=True, **asked)
-    first, *_, last = cell.states
-    assert len(cell.states) > 3
-    assert first["text/plain"].startswith("Asking fake:biased,latency=0.02  0/40  ")
-    assert last["text/plain"].startswith("Asking fake:biased,latency=0.02  40/40  ")
-    assert '<progress value="40" max="40"></progress> Asking' in last["text/html"]
-    assert capsys.readouterr() == ("", "")
-    cell.states.clear()
-    llmfair.audit_pairwise(model="fake:biased,latency=0.02", **asked, fresh=True, no_cache=True)
-    assert cell.states == [], "unless it is asked for"
-
-
-def test_a_bar_in_a_notebook_shows_no_markup_of_a_name() -> None:
-    shown = terminal.Bar("Asking <img src=x>\x1b[2J", 9, Progress(), 1).displayed()
-    assert "<img" not in shown["text/html"] and "&lt;img src=x&gt;\\x1b[2J" in shown["text/html"]
-    assert "\x1b" not in shown["text/plain"]
