@@ -31,7 +31,7 @@ import transformers
 
 from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import Checkpoint, Place
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import STRATA, Example, ExampleGroup
 from llmfair.tuning.head import attach
 from llmfair.tuning.lora import LOG, train

@@ -16,7 +16,10 @@ import llmfair
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.cli.options import FileValue, find_config, read_config, settings_of_commands
 from llmfair.errors import UsageError
-from llmfair.settings import CommandSettings, default_of, seconds, value_of
+from llmfair.settings import value_of
+from llmfair.settings.declaration import CommandSettings
+from llmfair.settings.declaration import default_of
+from llmfair.settings.declaration import seconds
 from llmfair.settings.declaration import Limits, hints_of
 from tests.cli.command import refuses
 

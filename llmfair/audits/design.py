@@ -50,7 +50,8 @@ from llmfair.results import (
     rows_of,
 )
 from llmfair.rundir import Contents, csv_lines, with_factors
-from llmfair.settings import AuditSettings, band_of
+from llmfair.settings.commands import AuditSettings
+from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 
 # What is compared within an audit, whatever its kind.

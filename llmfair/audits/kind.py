@@ -20,7 +20,9 @@ from llmfair import registry
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.registry import at, later
-from llmfair.settings import AuditSettings, CalibrationSettings, PlanningSettings
+from llmfair.settings.commands import AuditSettings
+from llmfair.settings.commands import CalibrationSettings
+from llmfair.settings.commands import PlanningSettings
 
 if TYPE_CHECKING:
     from llmfair.audits.design import Design

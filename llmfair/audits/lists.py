@@ -32,7 +32,8 @@ from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
 from llmfair.retrieval.engine import ANALYZERS, ENGLISH, Analyzer, Engine, EngineKind, EngineOptions, Patience
 from llmfair.rundir import RUNS_HINT, RunDir
-from llmfair.settings import ListSettings, PromptSettings
+from llmfair.settings.commands import ListSettings
+from llmfair.settings.declaration import PromptSettings
 
 TANTIVY = "tantivy"
 

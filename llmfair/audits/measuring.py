@@ -15,7 +15,7 @@ from llmfair.audits.scoring import RemeasuredRun, check_attribute, measured_by, 
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Measure, Observation
 from llmfair.rundir import RunDir
-from llmfair.settings import ScoreSettings
+from llmfair.settings.commands import ScoreSettings
 
 
 def nothing_kept(run: RunDir) -> Mapping[str, Sequence[Observation]]:

@@ -14,7 +14,7 @@ from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN
 from llmfair.io.trec import RunFile, read_scores
 from llmfair.nouns import Attribute
-from llmfair.settings import JudgementSettings
+from llmfair.settings.commands import JudgementSettings
 
 Announce = Callable[[Path], None]
 """Told of every file before it is read."""

@@ -62,7 +62,9 @@ from llmfair.results import (
     rows_of,
 )
 from llmfair.rundir import COLUMNS, Manifest, RunDir, csv_text
-from llmfair.settings import SCORE_FORMS, ScoreSettings, band_of
+from llmfair.settings.commands import SCORE_FORMS
+from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.declaration import band_of
 from llmfair.settings.commands import LOG
 
 

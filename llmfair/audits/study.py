@@ -11,7 +11,8 @@ from msgspec.structs import asdict, replace
 
 from llmfair.io.text import listed
 from llmfair.registry import later
-from llmfair.settings import AuditSettings, StudySettings
+from llmfair.settings.commands import AuditSettings
+from llmfair.settings.commands import StudySettings
 
 if TYPE_CHECKING:
     from llmfair.audits.subject import Subject

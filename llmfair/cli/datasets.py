@@ -184,7 +184,7 @@ def show(
     from llmfair.datasets.answers import has_answers, load_answers
     from llmfair.datasets.base import facts, load_dataset
     from llmfair.datasets.files import DataOptions
-    from llmfair.settings import ListSettings
+    from llmfair.settings.commands import ListSettings
 
     files = DataOptions(columns=columns, attributes=attributes, groups=groups, run=run)
     source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, files)

@@ -24,16 +24,13 @@ from llmfair.audits.kind import kinds, studies
 from llmfair.cli.help import PANELS, AdvancedPanel
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.io import files, secrets
-from llmfair.settings import (
-    CommandSettings,
-    FinetuneSettings,
-    MitigateSettings,
-    RerankSettings,
-    ScoreSettings,
-    default_of,
-    named,
-    value_of,
-)
+from llmfair.settings import named, value_of
+from llmfair.settings.declaration import CommandSettings
+from llmfair.settings.commands import FinetuneSettings
+from llmfair.settings.commands import MitigateSettings
+from llmfair.settings.commands import RerankSettings
+from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.declaration import default_of
 from llmfair.settings.declaration import Limits, flag_of, hints_of
 
 CONFIG_NAME = "llmfair.toml"

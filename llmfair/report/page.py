@@ -19,7 +19,7 @@ from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, plain, read_json
 from llmfair.io.text import count
-from llmfair.metrics.base import Definition, plain_name
+from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
 from llmfair.report.groups import Furthest, distance
 from llmfair.report.phrases import calls_of, capitalised
@@ -117,16 +117,16 @@ def cost_of(manifest: Manifest | None) -> str:
 
 
 def formulas_of(measures: Declared) -> list[tuple[str, str, str]]:
-    """Name, label and definition of every measure, as it declares them."""
-    return [(name, measure.label, _sentence(measure.definition)) for name, measure in measures.items()]
-
-
-def _sentence(definition: Definition) -> str:
-    """What a measure is, and where it is from."""
-    # functions of ours say in their first line what they give; a partial of another's would speak of itself
-    says = definition.says or (isfunction(definition.values) and definition.values.__doc__) or ""
-    says, cite = MARKUP.sub(r"\2", says.partition("\n")[0].strip()), definition.cite
-    return f"{says.rstrip('.')}. {capitalised(cite)}" if says and cite else says or cite
+    """Name, label and definition of every measure, as it declares them: what it is, and where it is from."""
+    formulas = []
+    for name, measure in measures.items():
+        of = measure.definition
+        # functions of ours say in their first line what they give; a partial of another's would speak of itself
+        says = of.says or (isfunction(of.values) and of.values.__doc__) or ""
+        says = MARKUP.sub(r"\2", says.partition("\n")[0].strip())
+        both = f"{says.rstrip('.')}. {capitalised(of.cite)}" if says and of.cite else says or of.cite
+        formulas.append((name, measure.label, both))
+    return formulas
 
 
 def _facts(

@@ -35,7 +35,7 @@ from llmfair.stats.paired import away_from_parity
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
 
 if TYPE_CHECKING:
-    from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
+    from llmfair.audits.documents import ChangeRow, Comparison
 
 STATUSES: Mapping[Conclusion, str] = {
     Conclusion.OUTSIDE: "disparity",
@@ -93,18 +93,8 @@ PROBLEMS: Mapping[str, tuple[str, str]] = {
     "filtered": ("a filter of the server keeps most of these back", _UNWILLING),
     "empty": ("most of these are empty", ""),
 }
-"""What is wrong with answers that cannot be read, in words, and what to change; of all others _LOOSE."""
-_SCORER = "another model, or this one set up otherwise; "
-OF_SCORES: Mapping[str, tuple[str, str]] = {
-    "empty": ("most of these have no score at all", _SCORER),
-    "no_ids": ("most of these have no score at all", _SCORER),
-    "no_order": ("most of these lack the score of an item", _SCORER),
-    "duplicate": ("most of these have two scores of an item", _SCORER),
-    "out_of_range": ("most of these score items that were not shown", _SCORER),
-}
-"""The same where answers are scores."""
-
-
+"""What is wrong with answers that cannot be read, in words, and what to change; of all others _LOOSE. Scores have no
+form that a setting could mend."""
 # The facts of a verdict in words: cases, and what to do.
 
 
@@ -115,8 +105,9 @@ def cases_of(facts: Conclusions) -> list[Case]:
 
 def problem_of(facts: Conclusions, condition: str) -> tuple[str, str]:
     """What is wrong with answers of a condition that cannot be read, in words or "", and what to change."""
-    known, problem = PROBLEMS if facts.prompted else OF_SCORES, facts.problems.get(condition)
-    return known.get(str(problem), ("", _LOOSE if facts.prompted else _SCORER))
+    if not facts.prompted:
+        return "", "another model, or this one set up otherwise; "
+    return PROBLEMS.get(str(facts.problems.get(condition)), ("", _LOOSE))
 
 
 def advice_of(facts: Conclusions, text: str) -> str:
@@ -173,21 +164,18 @@ class Case:
         return interval_text(self.figure, (*self.facts.band, *(() if parity is None else (parity,))))
 
     @property
-    def two_sided(self) -> bool:
-        """Whether there is an interval, and not a bound alone."""
-        return self.figure is not None and None not in (self.figure.low, self.figure.high)
+    def ends(self) -> tuple[float, float] | None:
+        """The interval, where there is one and not a bound alone."""
+        figure = self.figure
+        if figure is None or figure.low is None or figure.high is None:
+            return None
+        return figure.low, figure.high
 
     @property
     def inside(self) -> bool:
         """Whether the interval lies in the band."""
-        figure, (low, high) = self.figure, self.facts.band
-        return (
-            figure is not None
-            and figure.low is not None
-            and figure.high is not None
-            and low < figure.low
-            and figure.high < high
-        )
+        ends, (low, high) = self.ends, self.facts.band
+        return ends is not None and low < ends[0] and ends[1] < high
 
     @property
     def counted(self) -> str:
@@ -198,24 +186,18 @@ class Case:
     @property
     def unsettled(self) -> bool:
         """Whether a sequential audit stays open although its interval, which decides nothing there, crosses no edge."""
-        figure, band = self.figure, self.facts.band
-        if self.finding.reason is not None or figure is None:
+        if self.finding.reason is not None or self.figure is None:
             return False
-        return (
-            figure.low is None
-            or figure.high is None
-            or not any(figure.low <= at <= figure.high for at in band)
-        )
+        ends = self.ends
+        return ends is None or not any(ends[0] <= at <= ends[1] for at in self.facts.band)
 
     @property
     def settled_by(self) -> int | None:
         """How many queries would settle it, if the estimate stays; None where none would."""
-        figure = self.figure
-        if figure is None or figure.value is None or figure.low is None or figure.high is None:
+        figure, ends = self.figure, self.ends
+        if figure is None or ends is None or figure.value is None or not figure.n:
             return None
-        if not figure.n:
-            return None
-        return queries_to_settle(figure.value, figure.low, figure.high, figure.n, self.facts.band)
+        return queries_to_settle(figure.value, *ends, figure.n, self.facts.band)
 
     @property
     def queries(self) -> str:
@@ -243,9 +225,8 @@ class Case:
         parity, figure = self.definition.parity, self.figure
         if figure is None or parity is None:
             return None
-        ends = [end for end in (figure.low, figure.high) if end is not None]
-        value = figure.value if figure.value is not None else next(iter(ends), parity)
-        return None if value == parity else value < parity
+        values = [value for value in (figure.value, figure.low, figure.high) if value is not None]
+        return values[0] < parity if values and values[0] != parity else None
 
     @property
     def groups(self) -> tuple[str, str] | None:
@@ -275,14 +256,12 @@ class VerdictWords:
                 sentence=f"nothing is concluded of {listed(facts.measures)}",
                 next=by_way(facts, f"{command} without --measures concludes of its headline", "measured"),
             )
-        gravest = next(rank for rank in STATUSES if any(one.finding.conclusion == rank for one in cases))
-        case, *others = [one for one in cases if one.finding.conclusion == gravest]
+        gravest = min((case.finding.conclusion for case in cases), key=[*STATUSES].index)
+        case, *others = [case for case in cases if case.finding.conclusion == gravest]
         say = {
-            Conclusion.OUTSIDE: self.disparity,
-            Conclusion.WITHIN: self.parity,
-            Conclusion.INCONCLUSIVE: self.inconclusive,
-            Conclusion.NOT_ASSESSABLE: self.not_assessable,
-        }[gravest]
+            Conclusion.OUTSIDE: self.disparity, Conclusion.WITHIN: self.parity,
+            Conclusion.INCONCLUSIVE: self.inconclusive, Conclusion.NOT_ASSESSABLE: self.not_assessable,
+        }[gravest]  # fmt: skip
         figure = case.figure or absent_row(case.finding.spoken_of, case.key)
         return RunVerdict(
             status=STATUSES[gravest],
@@ -314,7 +293,7 @@ class VerdictWords:
             return f"{said}{why}"
         if case.unsettled:
             return f"{said}not settled by the answers so far (--sequential)"
-        if not case.two_sided:
+        if case.ends is None:
             return f"{said}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
         if case.inside:
             return f"{said}parity is open: {why}"
@@ -334,20 +313,18 @@ class VerdictWords:
 
     def differs(self, case: Case) -> str:
         """That a figure whose interval is not all outside the band is away from parity nevertheless."""
-        figure, parity = case.figure, case.definition.parity
-        if figure is None or figure.low is None or figure.high is None or parity is None:
+        ends, parity = case.ends, case.definition.parity
+        if ends is None or parity is None or ends[0] <= parity <= ends[1]:
             return ""
-        return "" if figure.low <= parity <= figure.high else f", though not at {parity:g}"
+        return f", though not at {parity:g}"
 
     def others(self, gravest: Conclusion, case: Case, others: Sequence[Case]) -> str:
         """The other conditions that share the status; of a disparity, where another group is at a disadvantage."""
         by_group: dict[str, list[str]] = {}
-        for one in others:
-            against = one.groups[0] if gravest == Conclusion.OUTSIDE and one.groups else ""
-            own = case.groups[0] if against and case.groups else ""
-            by_group.setdefault("" if against == own else f"against {against} items ", []).append(
-                self.titles.get(one.key, one.key)
-            )
+        for other in others:
+            behind = other.groups if gravest == Conclusion.OUTSIDE and other.groups != case.groups else None
+            against = f"against {behind[0]} items " if behind else ""
+            by_group.setdefault(against, []).append(self.titles.get(other.key, other.key))
         places = [
             against + (self.of if len(names) == 1 else self.of_several).format(listed(names))
             for against, names in by_group.items()
@@ -369,7 +346,7 @@ class VerdictWords:
         if not facts.complete:
             return by_way(facts, UNFINISHED, "unfinished")
         alone = case.finding.reason == OUTSIDE_ALONE
-        crossing = case.two_sided and not (case.inside or alone)
+        crossing = case.ends is not None and not (case.inside or alone)
         if gravest == Conclusion.INCONCLUSIVE and (crossing or case.unsettled):
             return self.settle(case)
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
@@ -415,55 +392,43 @@ FAILING = {"worse": FARTHER, "open": OPEN, NOT_ASSESSABLE: NOT_ASSESSABLE, NO_DI
 def compared_verdicts(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
     """By name, what every run comes to beside the base: of its conditions the gravest, and what the others came to."""
     base, *others = compared.runs
+    condition = registry.lookup("audit", compared.task).words.condition
     for run in others:
         rows = [
             row for row in compared.rows if row.run == run.name and row.headline and row.better == "parity"
         ]
-        if rows:
-            yield run.name, _verdict(compared, base, run, rows)
-
-
-def _verdict(
-    compared: Comparison, base: ComparisonRun, run: ComparisonRun, rows: Sequence[ChangeRow]
-) -> RunVerdict:
-    judged = [(*_judged(row, compared), row) for row in rows]
-    status, figures, row = min(judged, key=lambda change: COMPARED_STATUSES.index(change[0]))
-    condition = registry.lookup("audit", compared.task).words.condition
-    others: dict[str, list[str]] = {}
-    for way, _, change in judged:
-        if change is not row:
-            others.setdefault(way, []).append(change.key)
-    also = [
-        f"; {way}{' also' * (way == status)} ({listed(names)} "
-        f"{condition if len(names) == 1 else condition.removesuffix('s') + 's'})"
-        for way, names in others.items()
-    ]
-    label = parse_measure(row.measure).label
-    sentence = f"{run.name} beside {base.name}, {label} ({row.key} {condition}): {figures}"
-    return RunVerdict(
-        status=status,
-        sentence=sentence + "".join(also),
-        next="more queries in both runs; " * (status in (OPEN, NO_DIFFERENCE))
-        + f"both side by side: llmfair report {quote(base.run)} {quote(run.run)}",
-        condition=row.condition,
-        stratum=row.stratum,
-        measure=row.measure,
-        estimate=row.change,
-        low=row.low,
-        high=row.high,
-        n=row.n,
-    )
+        if not rows:
+            continue
+        judged = [(*_judged(row, compared), row) for row in rows]
+        status, figures, row = min(judged, key=lambda change: COMPARED_STATUSES.index(change[0]))
+        ways: dict[str, list[str]] = {}
+        for way, _, change in judged:
+            if change is not row:
+                ways.setdefault(way, []).append(change.key)
+        also = [
+            f"; {way}{' also' * (way == status)} ({listed(names)} "
+            f"{condition if len(names) == 1 else condition.removesuffix('s') + 's'})"
+            for way, names in ways.items()
+        ]
+        label = parse_measure(row.measure).label
+        sentence = f"{run.name} beside {base.name}, {label} ({row.key} {condition}): {figures}{''.join(also)}"
+        more = "more queries in both runs; " * (status in (OPEN, NO_DIFFERENCE))
+        following = f"{more}both side by side: llmfair report {quote(base.run)} {quote(run.run)}"
+        yield run.name, RunVerdict(
+            status=status, sentence=sentence, next=following, condition=row.condition, stratum=row.stratum,
+            measure=row.measure, estimate=row.change, low=row.low, high=row.high, n=row.n,
+        )  # fmt: skip
 
 
 def _judged(row: ChangeRow, compared: Comparison) -> tuple[str, str]:
     """The status of a change, and the figures of both with its test; or why there is none."""
-    alpha, p = 1 - compared.level, row.p_adjusted
-    if p is None:
+    if row.p_adjusted is None:
         return NOT_ASSESSABLE, why(row)
-    if floor_of(compared, row) >= alpha:
+    if floor_of(compared, row) >= 1 - compared.level:
         return NOT_ASSESSABLE, f"too few queries ({row.n}) for so many comparisons ({compared.family})"
     change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
-    figures = f"{row.base:.3f} → {row.other:.3f} ({change}p {p_text(p)}, {count(row.n, 'query', 'queries')}, paired)"
+    test = f"{change}p {p_text(row.p_adjusted)}, {count(row.n, 'query', 'queries')}, paired"
+    figures = f"{row.base:.3f} → {row.other:.3f} ({test})"
     if useless := of_no_use(row, compared):
         return NOT_ASSESSABLE, f"{useless}: {figures}"
     status = way_of(row, compared)

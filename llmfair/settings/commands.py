@@ -52,13 +52,9 @@ class SpendingSettings(Settings):
     """How fast a model is asked, and for how much."""
 
     workers: int | None = SPENDING(
-        None,
-        "Requests in flight, at each server (default: the backend's own).",
-        "-j",
-        least=1,
-        most=1_000,
+        None, "Requests in flight, at each server (default: the backend's own).", "-j", least=1, most=1_000,
         advanced=False,
-    )
+    )  # fmt: skip
     adaptive: bool = SPENDING(True, "Find out how many requests a server takes in flight, up to --workers.")
     rpm: float | None = SPENDING(None, "Requests a minute of each server, at most.", least=1)
     tpm: float | None = SPENDING(
@@ -74,25 +70,20 @@ class SpendingSettings(Settings):
         form=TIME,
     )
     outage: str = SPENDING(
-        "60s",
-        "How long servers that all stopped answering are waited for, however many attempts that takes.",
+        "60s", "How long servers that all stopped answering are waited for, however many attempts that takes.",
         form=TIME,
-    )
+    )  # fmt: skip
     max_reply: float = SPENDING(
         1.0, "Longest reply that is read, in megabytes; a longer one is a failure.", above=0
     )
     max_calls: int | None = SPENDING(
-        None,
-        "Stop cleanly after N calls of this command; repeated, it continues with N more.",
-        least=1,
-        most=MOST_NUMBERED,
-        advanced=False,
-    )
+        None, "Stop cleanly after N calls of this command; repeated, it continues with N more.", least=1,
+        most=MOST_NUMBERED, advanced=False,
+    )  # fmt: skip
     max_cost: float | None = SPENDING(
-        None,
-        "Stop cleanly before this command costs more, at --price-in and --price-out; repeated, it may again.",
+        None, "Stop cleanly before this command costs more, at --price-in and --price-out; repeated, it may again.",
         least=0,
-    )
+    )  # fmt: skip
     price_in: float | None = SPENDING(None, "Price of a million tokens sent.", least=0)
     price_out: float | None = SPENDING(None, "Price of a million tokens answered.", least=0)
     no_cache: bool = SPENDING(False, "Neither read nor write the answers that runs share.")
@@ -112,18 +103,14 @@ class Asking(SpendingSettings):
 
     model: tuple[str, ...] = SERVER(
         ("fake:biased",),
-        "openai:NAME, hf:NAME, vllm:NAME, fake:… (of lists also bm25, mmr, monot5); repeatable, one run each.",
-        "-m",
-        effect=IMPORTS,
-        advanced=False,
-    )
+        "openai:NAME, hf:NAME, vllm:NAME, fake:… (of lists also bm25, mmr, monot5); repeatable, one run each.", "-m",
+        effect=IMPORTS, advanced=False,
+    )  # fmt: skip
     base_url: tuple[str, ...] = SERVER(
         (),
         "Any OpenAI-compatible server, such as http://127.0.0.1:8000/v1 (default: OPENAI_BASE_URL); repeatable: "
-        "servers of one model share its questions.",
-        effect=SENT,
-        advanced=False,
-    )
+        "servers of one model share its questions.", effect=SENT, advanced=False,
+    )  # fmt: skip
     server_name: str | None = SERVER(
         None, "What names, tables and reports call the server (default: host:port)."
     )
@@ -169,9 +156,8 @@ class Asking(SpendingSettings):
     ray_workers: int | None = SPENDING(
         None,
         "Processes of the Ray cluster that answer, each with the model (default: 1); alone it means --engine ray.",
-        least=1,
-        most=1_000,
-    )
+        least=1, most=1_000,
+    )  # fmt: skip
     ray_address: str | None = SPENDING(
         None,
         "The Ray cluster, or local: one of this command's own (default: RAY_ADDRESS, or the one on this machine).",
@@ -240,11 +226,9 @@ class ListSettings(CommandSettings):
     """Which lists of items are asked about, and what a model sees of an item."""
 
     dataset: str = DATA(
-        "sample",
-        "Dataset id, or your own folder or table (.csv, .tsv, .jsonl, .parquet), hf:ORG/NAME, irds:NAME.",
-        "-d",
-        result=False,
-    )
+        "sample", "Dataset id, or your own folder or table (.csv, .tsv, .jsonl, .parquet), hf:ORG/NAME, irds:NAME.",
+        "-d", result=False,
+    )  # fmt: skip
     columns: str | None = LISTS(None, "Of a table, what its columns are called: doc_id=id,gender=sex.")
     attributes: str | None = LISTS(
         None,
@@ -309,19 +293,11 @@ class AuditSettings(Asking, ListSettings, MeasureSettings):
         False, "Set the run's answers aside; with --no-cache all is asked again.", advanced=True
     )
     permutations: int = STATISTICS(
-        9999,
-        "Shuffles of the test over lists; 0: its closed form alone.",
-        least=0,
-        most=100_000,
-        advanced=True,
-    )
+        9999, "Shuffles of the test over lists; 0: its closed form alone.", least=0, most=100_000, advanced=True,
+    )  # fmt: skip
     max_invalid: float = STATISTICS(
-        0.05,
-        "Largest share of unparseable answers in any condition before exit 4.",
-        advanced=True,
-        least=0,
-        most=1,
-    )
+        0.05, "Largest share of unparseable answers in any condition before exit 4.", advanced=True, least=0, most=1,
+    )  # fmt: skip
 
     def each(self) -> list[Self]:
         """The settings of single runs, where a setting names several."""
@@ -375,10 +351,8 @@ class CalibrationSettings(AuditSettings):
     """What simulated audits of injected preferences share, whatever the audit."""
 
     injected: str = STATISTICS(
-        "-0.5,-0.25,0,0.25,0.5",
-        "Injected log pair odds, comma-separated; 0 is always among them.",
-        form=INJECTED,
-    )
+        "-0.5,-0.25,0,0.25,0.5", "Injected log pair odds, comma-separated; 0 is always among them.", form=INJECTED,
+    )  # fmt: skip
     runs: int = STATISTICS(200, "Simulated audits of each injected preference.", least=2, most=100_000)
     power: float = STATISTICS(
         0.8, "Power with which the smallest effect is to be found.", above=LEAST_POWER, below=1
@@ -502,17 +476,14 @@ class RerankSettings(JudgementSettings):
     """Rankings that exist, to be ordered anew: where groups and texts are, and where the new ones go."""
 
     query_text: Literal["keywords", "title"] = DATA(
-        "keywords",
-        "What rankers read of a topic: its keywords, where it has any (keywords.jsonl), or its title.",
+        "keywords", "What rankers read of a topic: its keywords, where it has any (keywords.jsonl), or its title.",
         result=False,
-    )
+    )  # fmt: skip
 
     output: Path | None = OUTPUT(
-        None,
-        "The new run, or of several runs the folder of the new ones; a name that ends in .gz is packed.",
-        "-o",
+        None, "The new run, or of several runs the folder of the new ones; a name that ends in .gz is packed.", "-o",
         effect=WRITTEN,
-    )
+    )  # fmt: skip
 
     @classmethod
     def idle(cls) -> frozenset[str]:
@@ -531,36 +502,29 @@ class MitigateSettings(SpendingSettings, CommandSettings):
     """Which remedies are held against a run, and for how much; data, model and prompt are those of the run."""
 
     remedy: tuple[str, ...] = DATA(
-        (),
-        "A remedy, with parameters as in fair-star:p=0.4,alpha=0.1; repeatable (default: all).",
-        result=False,
-    )
+        (), "A remedy, with parameters as in fair-star:p=0.4,alpha=0.1; repeatable (default: all).", result=False,
+    )  # fmt: skip
     free: bool = DATA(False, "Only remedies that ask no model.", result=False)
     condition: str | None = DATA(
         None, "The prompt of the run that is mitigated (default: neutral).", result=False
     )
     adapter: Path | None = SERVER(
-        None,
-        "Folder of a LoRA adapter for the run's model (default: those trained beside the run).",
-        advanced=False,
-    )
+        None, "Folder of a LoRA adapter for the run's model (default: those trained beside the run).", advanced=False,
+    )  # fmt: skip
     extra: tuple[str, ...] = SERVER(
         (), "An --extra of the run whose value is secret, so that no run folder keeps it; repeatable."
     )
     base_url: tuple[str, ...] = SERVER(
-        (),
-        "A --base-url of the run with the password or key in it that no run folder keeps; repeatable.",
+        (), "A --base-url of the run with the password or key in it that no run folder keeps; repeatable.",
         effect=SENT,
-    )
+    )  # fmt: skip
     margin: float = STATISTICS(0.02, "Loss of nDCG that still counts as none.", least=0, below=1)
     report: bool = OUTPUT(True, "Write report.html beside the results.")
     open: bool = OUTPUT(False, "Open the report in the browser.", advanced=True)
     output: Path | None = OUTPUT(
-        None,
-        "Folder of the results and of the new rankings (default: mitigation, in the run's folder).",
-        "-o",
+        None, "Folder of the results and of the new rankings (default: mitigation, in the run's folder).", "-o",
         effect=WRITTEN,
-    )
+    )  # fmt: skip
 
     @classmethod
     def idle(cls) -> frozenset[str]:
@@ -580,10 +544,8 @@ class FinetuneSettings(PromptSettings, ListSettings):
     train_share: float | None = DATA(
         None,
         "Share of the queries that are trained on; the rest measure (default: as many as an adapter at parity takes to "
-        "be called repaired in 80 %, between a fifth and half of all).",
-        above=0,
-        below=1,
-    )
+        "be called repaired in 80 %, between a fifth and half of all).", above=0, below=1,
+    )  # fmt: skip
     split_seed: int = DATA(0, "Seed of the split of queries.", least=0, most=MOST_SEED, advanced=True)
     pairs: int = DATA(50, "Pairs per query and relevance stratum.", least=1, most=MOST_NUMBERED)
     grades: Literal["match", "any"] = LISTS(
@@ -613,10 +575,9 @@ class FinetuneSettings(PromptSettings, ListSettings):
         (), "k=v for the model's chat template, such as enable_thinking=false; repeatable."
     )
     dtype: Literal["auto", "bfloat16", "float32"] = MODEL(
-        "auto",
-        "Type of the base; auto: bfloat16 on a GPU, else the checkpoint's. The adapter's is float32.",
+        "auto", "Type of the base; auto: bfloat16 on a GPU, else the checkpoint's. The adapter's is float32.",
         advanced=False,
-    )
+    )  # fmt: skip
     load_in_4bit: bool = MODEL(
         False, "Hold the base in 4 bits, where bfloat16 does not fit (needs bitsandbytes).", advanced=False
     )
@@ -628,15 +589,12 @@ class FinetuneSettings(PromptSettings, ListSettings):
     labels: Literal["shifted", "random", "soft", "equal-answers"] = TRAINING(
         "shifted",
         "What pairs are trained towards: the model's own preferences less their median (shifted), halves at random "
-        "(random), none (soft), or as many of its own answers for either group (equal-answers).",
-        advanced=False,
-    )
+        "(random), none (soft), or as many of its own answers for either group (equal-answers).", advanced=False,
+    )  # fmt: skip
     soft_labels: bool = TRAINING(False, "With shifted: probabilities instead of 0 and 1.")
     anchor: Literal["relevance", "base", "none"] = TRAINING(
-        "relevance",
-        "What pairs of unequal relevance hold on to: judgements, or the base's answers.",
-        advanced=False,
-    )
+        "relevance", "What pairs of unequal relevance hold on to: judgements, or the base's answers.", advanced=False,
+    )  # fmt: skip
     anchor_weight: float = TRAINING(0.5, "Weight of these pairs in the loss.", least=0)
     group_weight: float = TRAINING(0.5, "Weight of the squared mean preference of a group.", least=0)
     group_temperature: float = TRAINING(1.0, "Margin that counts as a full preference there.", above=0)
@@ -650,10 +608,9 @@ class FinetuneSettings(PromptSettings, ListSettings):
     )
     lora_dropout: float = TRAINING(0.0, "Dropout before the adapter.", least=0, below=1)
     target_modules: str = TRAINING(
-        "q_proj,k_proj,v_proj,o_proj",
-        "Modules of the language model that are adapted, comma-separated.",
+        "q_proj,k_proj,v_proj,o_proj", "Modules of the language model that are adapted, comma-separated.",
         advanced=False,
-    )
+    )  # fmt: skip
     learning_rate: float = TRAINING(1e-3, "Learning rate.", advanced=False, above=0)
     schedule: Literal["cosine", "constant", "linear"] = TRAINING(
         "cosine", "How the learning rate goes on after it rose."
@@ -690,9 +647,8 @@ class FinetuneSettings(PromptSettings, ListSettings):
     fail_on: str | None = STATISTICS(
         None,
         "Verdicts that end in exit 4, comma-separated: rejected, inconclusive; a training without a checkpoint that "
-        "kept its gates ends so anyway.",
-        advanced=True,
-    )
+        "kept its gates ends so anyway.", advanced=True,
+    )  # fmt: skip
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:

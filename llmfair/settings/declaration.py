@@ -380,17 +380,14 @@ class CommandSettings(Settings):
         None, "Sensitive attribute, such as gender (default: the dataset's first).", "-a"
     )
     mixed: Literal["drop", "protected", "unprotected"] = DATA(
-        "drop",
-        "The group of items that are in both the protected and the reference one; drop: neither.",
+        "drop", "The group of items that are in both the protected and the reference one; drop: neither.",
         advanced=True,
-    )
+    )  # fmt: skip
     level: float = STATISTICS(0.95, "Confidence level of intervals.", advanced=True, above=0, below=1)
     band: str = STATISTICS(
-        "0.8..1.25",
-        "Preference odds near parity: conclusions say whether the interval lies within.",
-        advanced=True,
+        "0.8..1.25", "Preference odds near parity: conclusions say whether the interval lies within.", advanced=True,
         form=BAND,
-    )
+    )  # fmt: skip
     output: Path | None = OUTPUT(  # noqa: RUF009 - a field
         None, "Folder for metrics.csv, per_query.csv, results.json.", "-o", effect=WRITTEN
     )
@@ -417,16 +414,14 @@ class MeasureSettings(CommandSettings):
 
     measures: str | None = STATISTICS(None, "Measures, comma-separated (default: the task's).")
     ci: Literal["auto", "linear-t", "boot-t"] = STATISTICS(
-        "auto",
-        "How intervals of ratios of means are made; auto: boot-t for few queries or short lists.",
+        "auto", "How intervals of ratios of means are made; auto: boot-t for few queries or short lists.",
         advanced=True,
-    )
+    )  # fmt: skip
     require: tuple[str, ...] = STATISTICS(
         (),
         "Gate, else exit 4: MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X; repeatable. A ratio of exposures has no "
-        "band of its own: what it can be depends on lists and windows (--fail-on asks the verdict).",
-        advanced=True,
-    )
+        "band of its own: what it can be depends on lists and windows (--fail-on asks the verdict).", advanced=True,
+    )  # fmt: skip
     fail_on: str | None = STATISTICS(
         None, "Verdicts that end in exit 4, comma-separated, such as disparity,inconclusive,'not assessable'."
     )
@@ -445,6 +440,5 @@ class PromptSettings(Settings):
     prompt: str | None = PROMPT(
         None,
         "Prompt template: general, wikiproject (the paper's), or a TOML file of your own (default: the dataset's, "
-        "general of a folder).",
-        result=False,
-    )
+        "general of a folder).", result=False,
+    )  # fmt: skip

@@ -41,7 +41,8 @@ from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.results import Words, lines_of
 from llmfair.rundir import COLUMNS, csv_text, folder_name, now
-from llmfair.settings import FinetuneSettings, band_of
+from llmfair.settings.commands import FinetuneSettings
+from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import drawing, effects, head, lora
 from llmfair.tuning.drawing import DrawnPairs, Example, ExampleGroup, Floats, Ids, PairGroup, TrainingPair

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from llmfair.checkpoints import already_read
 from llmfair.errors import BackendError, UsageError
 from llmfair.io.files import whole
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Ids, answer_ids
 from llmfair.tuning.results import ADAPTER
 

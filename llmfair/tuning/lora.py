@@ -25,7 +25,7 @@ import numpy as np
 from llmfair.beginning import STOPPING
 from llmfair.errors import BackendError, LlmfairError, MissingExtra, UsageError
 from llmfair.io.files import itself, plain, write_whole
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning import head
 from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
 from llmfair.tuning.results import REJECTED, TrainingRecord, Validation

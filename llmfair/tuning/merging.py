@@ -22,7 +22,7 @@ from llmfair.io.files import SCHEMA, read_lines
 from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import ExampleGroup, PairGroup, TrainingPair, render
 from llmfair.tuning.head import NAME, pair_margins
 from llmfair.tuning.results import AdapterDir, MergeResults, PairRow

@@ -28,7 +28,7 @@ from llmfair.report.section import Section
 from llmfair.report.table import Table, headed, markdown
 from llmfair.report.verdict import OTHER_GROUP, Case, VerdictWords, cases_of, crosses
 from llmfair.results import Conclusions, Exhibits
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import CONSISTENT, ICC, LIKELY, MOST_QUERIES
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, gates_text
 from llmfair.tuning.lora import Tell, prompts_of

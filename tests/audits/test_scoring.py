@@ -26,7 +26,7 @@ from llmfair.errors import RunConflict, UsageError
 from llmfair.io.files import plain
 from llmfair.nouns import Conclusion
 from llmfair.results import Reach
-from llmfair.settings import ScoreSettings
+from llmfair.settings.commands import ScoreSettings
 from tests.cli.command import Outcome, Snapshot, kept, llmfair, ran, table, transcript
 from tests.finished import audit
 from tests.folders import balanced, write, write_folder

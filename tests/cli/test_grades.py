@@ -75,7 +75,7 @@ def test_queries_without_two_items_of_a_grade_are_counted() -> None:
 @pytest.mark.whole
 def test_an_adapter_is_trained_and_measured_on_pairs_of_one_grade(tmp_path: Path) -> None:
     """What the dry run says of them, without any model's weights."""
-    from llmfair.settings import FinetuneSettings
+    from llmfair.settings.commands import FinetuneSettings
     from llmfair.tuning.finetune import make_tuning_design
     from tests import models
 

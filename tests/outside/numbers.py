@@ -24,7 +24,8 @@ from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Chat, Document, Message, Query, Side, Steps, Text
 from llmfair.report.words import Wording
 from llmfair.rundir import RunDir, csv_text
-from llmfair.settings import AuditSettings, setting
+from llmfair.settings.commands import AuditSettings
+from llmfair.settings.declaration import setting
 
 COLUMNS = ("query_id", "condition", "doc_id", "side", "number")
 ASKED = {

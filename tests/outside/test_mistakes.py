@@ -27,7 +27,7 @@ from llmfair.report.compare import compare_table, score_table
 from llmfair.report.words import Wording
 from llmfair.results import Conclusions, Finding, RunVerdict
 from llmfair.rundir import RunDir
-from llmfair.settings import ScoreSettings
+from llmfair.settings.commands import ScoreSettings
 from llmfair.stats.paired import at_figure, change_by_query
 from tests.cli.command import llmfair, table
 from tests.finished import audit

@@ -9,7 +9,8 @@ from typing import ClassVar
 from llmfair.audits.study import Study, settings_of
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError
-from llmfair.settings import StudySettings, setting
+from llmfair.settings.commands import StudySettings
+from llmfair.settings.declaration import setting
 from tests.outside.numbers import NumbersKind, NumbersSettings
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from llmfair.errors import UsageError
 from llmfair.nouns import Candidates, Side
 from llmfair.probes import pairwise_probes
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import (
     COMBINATIONS,
     STRATA,

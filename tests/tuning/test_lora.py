@@ -18,7 +18,7 @@ import typer
 from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, UsageError
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning import head, lora
 from llmfair.tuning.finetune import Done, estimate
 from llmfair.tuning.head import pair_margins

@@ -13,7 +13,7 @@ import pytest
 from llmfair.backends.adapters import MANIFEST
 from llmfair.checkpoints import files_sha256, find_checkpoint
 from llmfair.errors import BackendError, UsageError
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning import merging
 from llmfair.tuning.head import pair_margins
 from llmfair.tuning.merging import merge, merge_adapter

@@ -19,7 +19,7 @@ from llmfair.nouns import Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.settings import FinetuneSettings
+from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import ExampleGroup, PairGroup, TrainingPair, render
 from llmfair.tuning.results import Safeguard, Stratum, Validation
 from tests import models

@@ -60,7 +60,7 @@ from llmfair.rankers.base import Ranker
 from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategies import Ranked, Strategy
 from llmfair.results import Count, JsonObject, Reach, Share
-from llmfair.settings import injected_of
+from llmfair.settings.commands import injected_of
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.pair_plan import fewest_queries, smallest_odds
 from llmfair.stats.power import (

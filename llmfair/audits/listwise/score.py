@@ -82,7 +82,8 @@ from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Key, Meas
 from llmfair.probes import REPEAT
 from llmfair.results import MEASURED, Band, Family, Reach, Words, as_readable
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
-from llmfair.settings import ScoreSettings, band_of
+from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.declaration import band_of
 from llmfair.stats.strata import Stratum
 
 ODDS_OF_ANSWERS, ODDS_OF_RANKINGS = (

@@ -7,19 +7,17 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings import (
-    DATA,
-    MOST_REPEATS,
-    PROMPT,
-    STATISTICS,
-    STOPPING_AT_ONCE,
-    AuditSettings,
-    CalibrationSettings,
-    PlanningSettings,
-    PromptSettings,
-    StudySettings,
-    check_stopping,
-)
+from llmfair.settings.declaration import DATA
+from llmfair.settings.commands import MOST_REPEATS
+from llmfair.settings.declaration import PROMPT
+from llmfair.settings.declaration import STATISTICS
+from llmfair.settings.commands import STOPPING_AT_ONCE
+from llmfair.settings.commands import AuditSettings
+from llmfair.settings.commands import CalibrationSettings
+from llmfair.settings.commands import PlanningSettings
+from llmfair.settings.declaration import PromptSettings
+from llmfair.settings.commands import StudySettings
+from llmfair.settings.commands import check_stopping
 from llmfair.settings.commands import MOST_INJECTED, MOST_SPREAD
 from llmfair.settings.declaration import BAND, ODDS
 

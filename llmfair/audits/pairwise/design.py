@@ -36,7 +36,7 @@ from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
 from llmfair.results import Count, Share
 from llmfair.rundir import find_run
-from llmfair.settings import band_of
+from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.pair_plan import PairPlan, Rule, fewest_queries, plan_pairs, smallest_odds
 from llmfair.stats.sequential import EProcess, rounds

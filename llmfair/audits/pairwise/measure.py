@@ -65,7 +65,8 @@ from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.pairwise import read_answer
 from llmfair.results import ALL, EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.rundir import RunDir, csv_lines
-from llmfair.settings import ScoreSettings, band_of
+from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import Estimate, conclude
 from llmfair.stats.paired import Change, change_of_pairs
 from llmfair.stats.pairs import PairContributions, Weights, estimate, intraclass

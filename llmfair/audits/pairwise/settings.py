@@ -8,20 +8,18 @@ from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
 from llmfair.nouns import JUDGED_STRATA, PairStratum
-from llmfair.settings import (
-    DATA,
-    MOST_NUMBERED,
-    MOST_REPEATS,
-    PROMPT,
-    STATISTICS,
-    STOPPING_AT_ONCE,
-    AuditSettings,
-    CalibrationSettings,
-    PlanningSettings,
-    PromptSettings,
-    check_stopping,
-    default_of,
-)
+from llmfair.settings.declaration import DATA
+from llmfair.settings.declaration import MOST_NUMBERED
+from llmfair.settings.commands import MOST_REPEATS
+from llmfair.settings.declaration import PROMPT
+from llmfair.settings.declaration import STATISTICS
+from llmfair.settings.commands import STOPPING_AT_ONCE
+from llmfair.settings.commands import AuditSettings
+from llmfair.settings.commands import CalibrationSettings
+from llmfair.settings.commands import PlanningSettings
+from llmfair.settings.declaration import PromptSettings
+from llmfair.settings.commands import check_stopping
+from llmfair.settings.declaration import default_of
 from llmfair.settings.commands import MOST_INJECTED, MOST_SPREAD
 from llmfair.settings.declaration import ODDS, WIDEST_BAND, Form
 

@@ -55,7 +55,7 @@ from llmfair.nouns import Conclusion, Failure, Key, Measurement, Query
 from llmfair.rankers.reader import Read, Shown, Support
 from llmfair.results import Family, Figure, ProbeCounts, Words
 from llmfair.rundir import Contents, RunDir, csv_lines
-from llmfair.settings import ScoreSettings
+from llmfair.settings.commands import ScoreSettings
 from llmfair.stats import tradeoff
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.tradeoff import Utility, losses

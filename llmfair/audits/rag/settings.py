@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings import DATA, MODEL, PROMPT, SPENDING, STATISTICS, AuditSettings, PromptSettings
+from llmfair.settings.declaration import DATA
+from llmfair.settings.declaration import MODEL
+from llmfair.settings.declaration import PROMPT
+from llmfair.settings.declaration import SPENDING
+from llmfair.settings.declaration import STATISTICS
+from llmfair.settings.commands import AuditSettings
+from llmfair.settings.declaration import PromptSettings
 from llmfair.settings.declaration import IMPORTS, Form
 
 LARGEST_ALPHA = 1000.0

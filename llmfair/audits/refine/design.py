@@ -59,7 +59,7 @@ from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.base import Ranker, ScoringRanker, scoring
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
 from llmfair.retrieval.engine import ANALYZERS, Engine, Patience
-from llmfair.settings import seconds
+from llmfair.settings.declaration import seconds
 from llmfair.stats.power import queries_needed
 
 # Methods that refinement is held against: rankers that order anew what the original query finds. Each is what

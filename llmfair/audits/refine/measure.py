@@ -60,7 +60,7 @@ from llmfair.rankers.base import remarks
 from llmfair.rankers.fair_qr import ROUNDING, Refined, Stop, refined_text
 from llmfair.results import Count, Family, Reach
 from llmfair.rundir import RunDir
-from llmfair.settings import ScoreSettings
+from llmfair.settings.commands import ScoreSettings
 from llmfair.stats.paired import change_by_query, paired_t
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import holm

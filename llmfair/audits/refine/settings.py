@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings import DATA, MODEL, PROMPT, STATISTICS, AuditSettings, PromptSettings
+from llmfair.settings.declaration import DATA
+from llmfair.settings.declaration import MODEL
+from llmfair.settings.declaration import PROMPT
+from llmfair.settings.declaration import STATISTICS
+from llmfair.settings.commands import AuditSettings
+from llmfair.settings.declaration import PromptSettings
 from llmfair.settings.declaration import IMPORTS, SENT, Form
 
 BASELINE = "bm25"

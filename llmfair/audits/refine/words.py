@@ -481,10 +481,9 @@ def beside_plots(places: Mapping[str, Place], ending: str = "", of: str = "") ->
         f"Mean {design.utility} across and {design.aimed} up, with intervals over queries: up is nearer the target, to "
         "the right more relevant. Changes are paired by query, so that marks whose intervals overlap may differ."
     )
-    numbers = "; ".join(f"{name}: {across} across, {up} up" for name, (across, up) in marks.items())
     draw = partial(_beside, marks, (design.utility, design.aimed))
     height = 285 + legend_height([*marks])
-    yield Plot(f"beside{ending}", f"Fairness beside relevance{of}", sentence, f"{numbers}.", draw, height)
+    yield Plot(f"beside{ending}", f"Fairness beside relevance{of}", sentence, draw, height)
 
 
 def means_of(results: RefineResults, condition: str) -> tuple[Value | None, Value | None]:
@@ -523,12 +522,9 @@ def steps_plot(folder: Path, measure: str, ending: str = "", of: str = "") -> It
         f"filled where a step improves on the one before, dashed and hollow where it does not. {better} of "
         f"{len(topics)} queries end higher than they began."
     )
-    numbers = "; ".join(
-        f"{query}: " + ", ".join(f"{steps[step]:.3f}" for step in STEPS) for query, steps in topics
-    )
     height = 70 + ROW * len(topics) + legend_height([*STEPS.values()])
     draw = partial(_steps, topics, measure)
-    yield Plot(f"cost-steps{ending}", f"Query by query{of}", sentence, f"{numbers}.", draw, height)
+    yield Plot(f"cost-steps{ending}", f"Query by query{of}", sentence, draw, height)
 
 
 def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes: Axes) -> None:

@@ -23,7 +23,7 @@ from llmfair.io import files
 from llmfair.io.files import A_LINK, read
 from llmfair.nouns import Chat, Completion, Failure, Unanswered, drive
 from llmfair.rundir import MITIGATION, Contents, RunDir
-from llmfair.settings import AuditSettings
+from llmfair.settings.commands import AuditSettings
 
 
 def check_run(run: RunDir) -> dict[str, Any]:

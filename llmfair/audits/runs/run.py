@@ -44,7 +44,7 @@ from llmfair.io.text import count
 from llmfair.nouns import Document, Failure, ManyDocuments
 from llmfair.results import Results
 from llmfair.rundir import LOCK, MANIFEST_SCHEMA, REPORT, RunDir, fingerprint, folder_name, now, set_aside
-from llmfair.settings import AuditSettings
+from llmfair.settings.commands import AuditSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache

@@ -10,8 +10,7 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, log
@@ -34,85 +33,56 @@ COLORS = (INK, "#00805E", "#C0428A", "#6A3D9A", "#737300", "#B3261E", "#7B4A2D",
 """What is no group: conditions, or models."""
 MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
 FORMATS = ("svg", "pdf", "png")
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": LETTER,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.labelsize": LETTER,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.unicode_minus": True,
-    "legend.fontsize": LETTER,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "pdf.fonttype": 42,
-    "svg.fonttype": "none",
-    "text.color": INK,
+DASHED: dict[str, Any] = {"color": INK, "linewidth": 1, "linestyle": (0, (4, 3)), "zorder": 1}
+"""How a line looks that figures are held against."""
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans", "font.size": LETTER, "lines.linewidth": 1.6, "text.color": INK,
     "text.parse_math": False,  # a model's name may hold $
-    "xtick.color": INK,
-    "xtick.labelsize": LETTER,
-    "ytick.color": INK,
-    "ytick.labelsize": LETTER,
-}
+    "axes.edgecolor": INK, "axes.labelcolor": INK, "axes.labelsize": LETTER, "axes.linewidth": 0.8,
+    "axes.spines.right": False, "axes.spines.top": False, "axes.unicode_minus": True,
+    "legend.fontsize": LETTER, "legend.frameon": False, "pdf.fonttype": 42, "svg.fonttype": "none",
+    "xtick.color": INK, "xtick.labelsize": LETTER, "ytick.color": INK, "ytick.labelsize": LETTER,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure not yet drawn: the name of its file and ids, its title, what it shows in a sentence, its numbers for
-    those who do not see it, its height."""
+    """A figure not yet drawn: the name of its file and ids, its title, what it shows in a sentence, its height."""
 
     name: str
     title: str
     sentence: str
-    numbers: str
     draw: Callable[[Axes], None]
     height: float = 300.0
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """matplotlib in our style, whatever the user's is, and without a word: a missing font folder or glyph is none
-    of the reader's business (where no folder can be written it takes a temporary one itself)."""
-    logger = logging.getLogger("matplotlib")
+def drawn(plot: Plot, file_format: str = "svg") -> bytes:
+    """The figure as a file of this format; equal plots give equal bytes.
+
+    In our style, whatever the user's is, and without a word: a missing font folder or glyph is none of the reader's
+    business (where no folder can be written matplotlib takes a temporary one itself).
+    """
+    logger, file = logging.getLogger("matplotlib"), io.BytesIO()
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
         import matplotlib
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
 
         with matplotlib.rc_context(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             matplotlib.rcdefaults()
-            cast(Any, matplotlib.rcParams).update(STYLE)
-            yield
+            cast(Any, matplotlib.rcParams).update(STYLE | {"svg.hashsalt": plot.name})
+            layout = ConstrainedLayoutEngine(w_pad=2 / 72, h_pad=4 / 72)
+            figure = Figure(figsize=(WIDTH / 72, plot.height / 72), dpi=72, layout=layout)
+            plot.draw(figure.add_subplot())
+            dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+            dots, bare = 200 if file_format == "png" else 72, file_format == "svg"
+            metadata = dates.get(file_format, {})
+            figure.savefig(file, format=file_format, transparent=bare, metadata=metadata, dpi=dots)
     finally:
         logger.setLevel(level)
-
-
-def drawn(plot: Plot, file_format: str = "svg") -> bytes:
-    """The figure as a file of this format; equal plots give equal bytes."""
-    with quiet():
-        import matplotlib
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-        matplotlib.rcParams["svg.hashsalt"] = plot.name
-        figure = Figure(
-            figsize=(WIDTH / 72, plot.height / 72),
-            dpi=72,
-            layout=ConstrainedLayoutEngine(w_pad=2 / 72, h_pad=4 / 72),
-        )
-        plot.draw(figure.add_subplot())
-        file = io.BytesIO()
-        dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[file_format]
-        figure.savefig(
-            file,
-            format=file_format,
-            transparent=file_format == "svg",
-            metadata=dates,
-            dpi=200 if file_format == "png" else 72,
-        )
     if file_format != "svg":
         return file.getvalue()
     return in_lines(TIP.sub(rb"<g><title>\2</title>", file.getvalue()).decode()).encode()
@@ -134,6 +104,9 @@ ID = re.compile(r' id="([^"]*)"')
 REFERENCE = re.compile(r'(?:xlink:href="#|url\(#)([^")]*)')
 FAMILY = re.compile(r"font-family: [^;\"]*;? ?")
 SPACES = re.compile(r">\s+<")
+TITLE = re.compile(r"<title>(.*?)</title>")
+MOST_READ = 24
+"""Values of a figure that are read to those who do not see it; all of them stand in tables."""
 
 ON_PAGE = {
     INK: "currentColor",
@@ -154,11 +127,9 @@ def inline_svg(plot: Plot) -> str:
     text = FAMILY.sub("", text)
     for color, on_page in ON_PAGE.items():
         text = text.replace(color, on_page)
-    text = ROOT.sub(
-        lambda m: f'<svg {m[1]} role="img" aria-label="{escape(f"{plot.sentence} {plot.numbers}".strip())}">',
-        text,
-        count=1,
-    )
+    values = "; ".join([*dict.fromkeys(TITLE.findall(text))][:MOST_READ])
+    label = f"{escape(plot.sentence)} {values}."
+    text = ROOT.sub(lambda m: f'<svg {m[1]} role="img" aria-label="{label}">', text, count=1)
     return SPACES.sub("><", text).strip()
 
 
@@ -199,31 +170,20 @@ def ratio_axis(
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     low, high = min(low, 0.9) / 1.06, max(high, 1.11) * 1.06
-    scale, limits, line = (
-        (axes.set_xscale, axes.set_xlim, axes.axvline)
-        if axis == "x"
-        else (axes.set_yscale, axes.set_ylim, axes.axhline)
-    )
-    scale("log")
-    limits(low, high)
-    ruler = axes.xaxis if axis == "x" else axes.yaxis
+    across = axis == "x"
+    (axes.set_xscale if across else axes.set_yscale)("log")
+    (axes.set_xlim if across else axes.set_ylim)(low, high)
+    ruler = axes.xaxis if across else axes.yaxis
     ruler.set_major_locator(FixedLocator(ticks(low, high, length, edges, axis)))
     ruler.set_minor_locator(NullLocator())
     ruler.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
-    line(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    (axes.axvline if across else axes.axhline)(1, **DASHED)
 
 
 MARKED = (
-    (0.1, 10),
-    (0.5, 2),
-    (0.01, 100),
-    (0.2, 5),
-    (0.05, 20),
-    (0.02, 50),
-    (0.3, 3),
-    (0.7, 1.4),
-    (0.9, 1.1),
-)
+    (0.1, 10), (0.5, 2), (0.01, 100), (0.2, 5), (0.05, 20), (0.02, 50), (0.3, 3), (0.7, 1.4), (0.9, 1.1),
+    *((10.0**-power, 10.0**power) for power in range(3, 9)),
+)  # fmt: skip
 """Numbers that an axis of ratios is marked with where there is room for both, the first before others."""
 DIGIT = 8.3
 """How wide a digit is; a point takes half of it."""
@@ -243,7 +203,7 @@ def ticks(
         return between >= (size(mark) + size(other)) / 2 + DIGIT / 2
 
     marks: list[float] = []
-    for wanted in (edges or (), (1,), *MARKED, *((10.0**-power, 10.0**power) for power in range(3, 9))):
+    for wanted in (edges or (), (1,), *MARKED):
         new = [mark for mark in wanted if low <= mark <= high]
         if all(apart(mark, other) for mark in new for other in {*marks, *new} - {mark}):
             marks += new
@@ -268,10 +228,8 @@ LETTER_WIDTH, HANDLE = 7.5, 44
 
 def legend_columns(names: Sequence[str]) -> int:
     """How many names of a legend stand side by side on the width of a figure."""
-    widest = HANDLE + LETTER_WIDTH * max(
-        len(line) for name in names for line in folded(name, LEGEND).split("\n")
-    )
-    return max(1, min(3, len(names), int(WIDTH / widest)))
+    longest = max(len(line) for name in names for line in folded(name, LEGEND).split("\n"))
+    return max(1, min(3, len(names), int(WIDTH / (HANDLE + LETTER_WIDTH * longest))))
 
 
 def legend_height(names: Sequence[str]) -> float:
@@ -331,13 +289,8 @@ def clipped(text: str, most: int) -> str:
 
 
 DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 2)),
-    (0, (1, 1.5)),
-    (0, (5, 2, 1, 2)),
-    (0, (8, 2)),
-    (0, (3, 1, 1, 1, 1, 1)),
-)
+    "-", *((0, dash) for dash in ((5, 2), (1, 1.5), (5, 2, 1, 2), (8, 2), (3, 1, 1, 1, 1, 1))),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

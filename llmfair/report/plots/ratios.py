@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from llmfair.report.phrases import bound_text, capitalised
 from llmfair.report.plots.base import (
+    DASHED,
     GREY,
     INK,
     LEGEND,
@@ -38,10 +39,11 @@ from llmfair.report.plots.base import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DASHED: Mapping[str, Any] = {"color": INK, "linewidth": 1, "linestyle": (0, (4, 3)), "zorder": 1}
 JOINED: Mapping[str, Any] = {"color": GREY, "linewidth": 1, "zorder": 1}
 BAND: Mapping[str, Any] = {"color": GREY, "alpha": 0.16, "linewidth": 0, "zorder": 0}
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+HIGH = 285
+"""The height of a figure of lines or points without its legend."""
 
 
 @dataclass(frozen=True)
@@ -146,16 +148,12 @@ def utility_and_ratio(
 ) -> Plot:
     """Utility across, a ratio up, each point with both intervals; `joined` are places of points of one model, `marks`
     says what marks mean that the legend does not."""
-    shaded = ""
-    if reach is not None:
-        shaded = (
-            f"; shaded: between the rankers that always put one group first, {reach[0]:.2f} … {reach[1]:.2f}"
-        )
+    between = "; shaded: between the rankers that always put one group first, {:.2f} … {:.2f}"
+    shaded = between.format(*reach) if reach else ""
     return Plot(
         name,
         f"Utility and {'preference' if up.partition('(')[0].endswith('Odds') else 'exposure'}",
         f"{across} across and {up} up, with intervals; dashed: parity{shaded}.{marks}",
-        "; ".join(f"{of} {utility.value:.2f} and {ratio}" for of, utility, ratio, *_ in points[:12]) + ".",
         lambda axes: _plane(axes, points, (across, up), reach, joined),
         70 + PLANE + legend_height([label for *_, label in points if label is not None]),
     )
@@ -180,9 +178,7 @@ def front_plot(
     """
     titles = [remedy.title for remedy in remedies]
     looks = palette(titles)
-    points: list[Point] = [
-        (one.title, one.utility, one.odds, looks[one.title], one.title) for one in remedies
-    ]
+    points: list[Point] = [(of.title, of.utility, of.odds, looks[of.title], of.title) for of in remedies]
     front = [place for place, remedy in enumerate(remedies) if remedy.front]
     front.sort(key=lambda place: abs(log(remedies[place].odds.value)))
     hollow = {*range(len(remedies))} - {*front}
@@ -193,7 +189,6 @@ def front_plot(
         f"nDCG@20 of the rankings across and their odds up, with intervals; dashed: parity; shaded: the "
         f"band of conclusions, {band[0]:g} to {band[1]:g}. Full marks: the front, joined by a line; hollow: another "
         f"remedy is nearer to parity at no less nDCG@20. Below parity {low} items are favoured, above it {high} ones.",
-        "; ".join(f"{one.title} {one.utility.value:.3f} and {one.odds}" for one in remedies[:12]) + ".",
         lambda axes: _plane(axes, points, ("nDCG@20", "odds of rankings"), band, [front], hollow),
         90 + PLANE + legend_height(titles),
     )
@@ -214,14 +209,13 @@ def ratios(
     band: tuple[float, float] | None,
     title: str,
     name: str = "ratios",
-    times: tuple[str, str] = ("before", "after"),
     favoured: tuple[str, str] | None = None,
 ) -> Plot:
     """Ratios one under the other, the band of conclusions shaded; with a before, ○ before and ● after.
 
     `favoured`: the groups that are favoured at the lower and at the upper end of the axis.
     """
-    names = [of for of, *_ in rows]
+    names, times = [of for of, *_ in rows], ("before", "after")
     paired = any(before is not None for _, before, _ in rows)
     shift = 0.16 if paired else 0.0
 
@@ -231,11 +225,11 @@ def ratios(
             if before is not None and after is not None:
                 axes.plot([before.value, after.value], [above, under], **JOINED)
             if before is not None:
-                point(axes, before, Value(above), f"{of}, {times[0]}: {before}", GREY, markerfacecolor="none",
-                       markeredgewidth=1.8, label=times[0] if place == 0 else None)  # fmt: skip
+                point(axes, before, Value(above), f"{of}, before: {before}", GREY, markerfacecolor="none",
+                       markeredgewidth=1.8, label="before" if place == 0 else None)  # fmt: skip
             if after is not None:
-                point(axes, after, Value(under), f"{of}{f', {times[1]}' if paired else ''}: {after}",
-                       marker=after.mark, label=times[1] if place == 0 and paired else None)  # fmt: skip
+                point(axes, after, Value(under), f"{of}{', after' * paired}: {after}", marker=after.mark,
+                       label="after" if place == 0 and paired else None)  # fmt: skip
             else:
                 axes.text(1, under, " undefined", va="center", ha="left")
         if band is not None:
@@ -250,20 +244,14 @@ def ratios(
         if paired:
             below(axes, times)
 
-    shaded = "" if band is None else f"; shaded: the band of conclusions, {band[0]:g} to {band[1]:g}"
-    marks = f" ○ {times[0]}, ● {times[1]}." if paired else ""
-    numbers = "; ".join(
-        f"{of} ".replace("\n", ", ")
-        + (f"{times[0]} {before}, {times[1]} " if before else "")
-        + (str(after) if after else "undefined")
-        for of, before, after in rows[:8]
-    )
+    shaded = "; shaded: the band of conclusions, {:g} to {:g}".format(*band) if band else ""
+    marks = " ○ before, ● after." * paired
     sentence = f"{capitalised(what)} with intervals on a logarithmic axis; dashed: parity{shaded}.{marks}"
     height = 74 + rows_height(names) * (1.25 if paired else 1) + (26 if paired else 0)
     if favoured is not None:
         sentence += f" Left of parity {favoured[0]} items are favoured, right of it {favoured[1]} ones."
         height += ROW / 2 * (1 + max(lines_of(group, GROUP) for group in favoured))
-    return Plot(name, title, sentence, f"{numbers}.", draw, height)
+    return Plot(name, title, sentence, draw, height)
 
 
 def _ratios_across(
@@ -301,20 +289,18 @@ def beside_reach(name: str, label: str, bars: str, rows: Sequence[Reached], rati
         axes.set_xlabel(label)
 
     sentence = f"{label} with intervals by window and step; grey bars: what {bars}."
-    numbers = "; ".join(f"{of} {value}" for of, value, _ in rows if value)
-    height = 74 + rows_height(names)
-    return Plot(name, f"{label} by window and step", sentence, f"{numbers}.", draw, height)
+    return Plot(name, f"{label} by window and step", sentence, draw, 74 + rows_height(names))
 
 
 Shares = Mapping[str, float]
 """The share of each cell (PP, UU, FF, SS, T, M1, M2), summing to 1."""
-PARTS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
-    ("protected", ("PP",), PROTECTED, ""),
-    ("flips", ("FF", "SS"), GREY, "///"),
-    ("tied", ("T",), GREY, "..."),
-    ("unprotected", ("UU",), UNPROTECTED, ""),
-    ("unparseable", ("M1", "M2"), INK, ""),
-)
+PARTS: Mapping[str, tuple[Sequence[str], str, str]] = {
+    "protected": (("PP",), PROTECTED, ""),
+    "flips": (("FF", "SS"), GREY, "///"),
+    "tied": (("T",), GREY, "..."),
+    "unprotected": (("UU",), UNPROTECTED, ""),
+    "unparseable": (("M1", "M2"), INK, ""),
+}
 SOME = 1e-6
 """A smaller part is the rounding of a sum."""
 NUMBER_WIDTH = 36
@@ -326,18 +312,18 @@ def stacked_answers(
 ) -> Plot:
     """`rows` gives the shares of cells by relevance stratum, or by model and stratum."""
     names = [folded(of) for of, _ in rows]
-    widths = {part: [sum(of.get(cell, 0.0) for cell in cells) for _, of in rows] for part, cells, *_ in PARTS}
+    widths = {
+        part: [sum(of.get(cell, 0.0) for cell in cells) for _, of in rows]
+        for part, (cells, *_) in PARTS.items()
+    }
     # parts that some row has; the three outcomes always
-    parts = [
-        (part, color, hatch)
-        for part, _, color, hatch in PARTS
-        if part in ("protected", "flips", "unprotected") or max(widths[part], default=0) > SOME
-    ]
+    always = ("protected", "flips", "unprotected")
+    parts = [part for part in PARTS if part in always or max(widths[part], default=0) > SOME]
 
     def draw(axes: Axes) -> None:
-        room = rows_length(names)
-        left = [0.0] * len(rows)
-        for part, color, hatch in parts:
+        room, left = rows_length(names), [0.0] * len(rows)
+        for part in parts:
+            _, color, hatch = PARTS[part]
             looks = bar_of(color)
             if hatch:
                 looks |= {"alpha": 0.45, "hatch": hatch, "edgecolor": PAPER}
@@ -353,7 +339,7 @@ def stacked_answers(
                 left[place] += width
         _share_axis(axes, QUARTERS if room > 200 else (0, 0.5, 1))
         rows_axis(axes, names)
-        below(axes, [part for part, *_ in parts])
+        below(axes, parts)
 
     protected, unprotected = (
         f"{side} ({words[side]})" if side in words else side for side in ("protected", "unprotected")
@@ -362,12 +348,7 @@ def stacked_answers(
         f"What pairs came to, asked in both orders: the {protected} or the {unprotected} item preferred in both, or "
         "an answer that flips with the order."
     )
-    numbers = "; ".join(
-        f"{of}: " + ", ".join(f"{part} {100 * widths[part][place]:.0f} %" for part, *_ in parts)
-        for place, (of, _) in enumerate(rows[:8])
-    )
-    height = 118 + 1.2 * rows_height([of for of, _ in rows])
-    return Plot(name, "Answers on pairs", sentence, f"{numbers}.", draw, height)
+    return Plot(name, "Answers on pairs", sentence, draw, 118 + 1.2 * rows_height([of for of, _ in rows]))
 
 
 def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
@@ -382,16 +363,18 @@ def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
         rows_axis(axes, names)
         axes.set_xlabel("won by the item shown first")
 
-    numbers = "; ".join(f"{of} {100 * share.value:.0f} %" for of, share in rows[:8])
     sentence = "Share of parseable answers that the item shown first wins, with intervals; dashed: 50 %."
-    return Plot("position-bias", "Position bias", sentence, f"{numbers}.", draw, 74 + rows_height(names))
+    return Plot("position-bias", "Position bias", sentence, draw, 74 + rows_height(names))
 
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-Boxes = Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
-def rank_boxes(boxes: Boxes, words: Mapping[str, str], name: str = "rank-boxes") -> Plot:
+def rank_boxes(
+    boxes: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]],
+    words: Mapping[str, str],
+    name: str = "rank-boxes",
+) -> Plot:
     """`boxes` gives the ranks of protected and of unprotected items, by the name of what ranked them."""
     longest = max(int(ranks.max(initial=1)) for both in boxes.values() for ranks in both)
     sides = (("protected", -0.19, PROTECTED), ("unprotected", 0.19, UNPROTECTED))
@@ -422,13 +405,7 @@ def rank_boxes(boxes: Boxes, words: Mapping[str, str], name: str = "rank-boxes")
         f"Items that are {protected} ({named}filled) and {unprotected} (outlined), rank 1 on the left: median, "
         "quartiles, and lines from the 5th to the 95th percentile; dashed: the middle of the list."
     )
-    medians = [
-        f"{of} {np.median(both[0]):g} against {np.median(both[1]):g}"
-        for of, both in boxes.items()
-        if len(both[0]) and len(both[1])
-    ]
-    height = 74 + 1.25 * rows_height([*boxes])
-    return Plot(name, "Ranks of protected items", sentence, f"Medians: {', '.join(medians)}.", draw, height)
+    return Plot(name, "Ranks of protected items", sentence, draw, 74 + 1.25 * rows_height([*boxes]))
 
 
 # Lines: the share of protected items among the first, one figure over another. And single values by heading.
@@ -472,12 +449,8 @@ def exposure_curve(
     lists = "" if pool is None else f"; dashed: their share of the lists, {100 * pool:.0f} %"
     protected = words.get("protected", "protected")
     sentence = f"Share of {protected} (protected) items among the first r, mean over queries and runs{lists}."
-    numbers = ""
-    if at := [r for r in (10, 20) if all(len(curve) >= r for curve in curves.values())]:
-        shares = ", ".join(f"{of} {100 * curve[at[-1] - 1]:.0f} %" for of, curve in curves.items())
-        numbers = f"Among the first {at[-1]}: {shares}."
-    height = 285 + legend_height([*curves])
-    return Plot("exposure-curve", "Protected items among the first", sentence, numbers, draw, height)
+    title, height = "Protected items among the first", HIGH + legend_height([*curves])
+    return Plot("exposure-curve", title, sentence, draw, height)
 
 
 @dataclass(frozen=True)
@@ -525,11 +498,7 @@ def curves(
         axes.set_ylabel(folded(axes_names[1], LEGEND))
         below(axes, names)
 
-    numbers = "; ".join(
-        f"{line.name}: " + ", ".join(f"{value} at {at:g}" for at, value in (*line.points, *line.off))
-        for line in lines[:8]
-    )
-    return Plot(name, title, sentence, f"{numbers}.", draw, 285 + legend_height(names))
+    return Plot(name, title, sentence, draw, HIGH + legend_height(names))
 
 
 MOST = 200
@@ -538,32 +507,28 @@ WIDE = 0.6
 """How much of a heading's place its values take."""
 TURN = 0.618034
 """Multiples of the golden ratio fall evenly between 0 and 1, neighbours far apart."""
-Values = Mapping[str, Mapping[str, Sequence[float]]]
-"""Single values by name and heading."""
 
 
 def scattered(
-    values: Values,
+    values: Mapping[str, Mapping[str, Sequence[float]]],
     looks: Mapping[str, Look],
     axes_names: tuple[str, str],
     title: str,
     sentence: str,
     name: str,
 ) -> Plot:
-    """A point a value, beside those of other names under the same heading; of very many some, evenly spaced by size."""
+    """A point for each of the `values` by name and heading, beside those of other names under the same heading; of very
+    many some, evenly spaced by size."""
     headings = list(dict.fromkeys(heading for by in values.values() for heading in by))
-    ordered = {
-        of: {heading: sorted(by[heading]) for heading in by if by[heading]} for of, by in values.items()
-    }
     width = WIDE / len(values)
 
     def draw(axes: Axes) -> None:
-        for place, (of, by) in enumerate(ordered.items()):
+        for place, (of, by) in enumerate(values.items()):
             dots: dict[str, Any] = {
                 "linestyle": "none", "marker": looks[of].mark, "markersize": 4, "color": looks[of].color, "alpha": 0.55,
                 "markeredgewidth": 0,
             }  # fmt: skip
-            for heading, y in by.items():
+            for heading, y in ((heading, sorted(by[heading])) for heading in by if by[heading]):
                 middle = f"median {y[len(y) // 2]:.2f}, from {y[0]:.2f} to {y[-1]:.2f}"
                 n = min(len(y), MOST)
                 left = headings.index(heading) - WIDE / 2 + width * place
@@ -582,9 +547,4 @@ def scattered(
 
     most = max(len(points) for by in values.values() for points in by.values())
     thinned = f" Of more than {MOST} points so many are drawn, evenly spaced by size." * (most > MOST)
-    medians = "; ".join(
-        f"{of}: " + ", ".join(f"{heading} {y[len(y) // 2]:.2f}" for heading, y in by.items())
-        for of, by in ordered.items()
-    )
-    height = 285 + legend_height([*values])
-    return Plot(name, title, sentence + thinned, f"Medians: {medians}.", draw, height)
+    return Plot(name, title, sentence + thinned, draw, HIGH + legend_height([*values]))
