@@ -29,13 +29,14 @@ from llmfair.metrics.names import parse_measure
 from llmfair.results import FLOATS, Row, lines_of, query_figures
 from llmfair.rundir import REPORT, RunDir, find_run, with_factors
 from llmfair.settings import named, value_of
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.declaration import CommandSettings
-from llmfair.settings.commands import FinetuneSettings
-from llmfair.settings.commands import MitigateSettings
-from llmfair.settings.commands import RerankSettings
-from llmfair.settings.commands import ScoreSettings
-from llmfair.settings.declaration import default_of
+from llmfair.settings.commands import (
+    AuditSettings,
+    FinetuneSettings,
+    MitigateSettings,
+    RerankSettings,
+    ScoreSettings,
+)
+from llmfair.settings.declaration import CommandSettings, default_of
 
 if TYPE_CHECKING:
     import pandas

@@ -31,12 +31,8 @@ from llmfair.backends.base import Transient
 from llmfair.errors import MissingExtra
 from llmfair.io.files import json_text, plain
 from llmfair.metrics.base import Judged, Value
-from llmfair.settings.declaration import CommandSettings
-from llmfair.settings.commands import FinetuneSettings
-from llmfair.settings.commands import MitigateSettings
-from llmfair.settings.commands import RerankSettings
-from llmfair.settings.commands import ScoreSettings
-from llmfair.settings.declaration import default_of
+from llmfair.settings.commands import FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
+from llmfair.settings.declaration import CommandSettings, default_of
 from tests.cli.command import kept, only_run, table, well
 from tests.cli.command import llmfair as command
 from tests.fresh import loaded_by

@@ -17,10 +17,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.cli.options import FileValue, find_config, read_config, settings_of_commands
 from llmfair.errors import UsageError
 from llmfair.settings import value_of
-from llmfair.settings.declaration import CommandSettings
-from llmfair.settings.declaration import default_of
-from llmfair.settings.declaration import seconds
-from llmfair.settings.declaration import Limits, hints_of
+from llmfair.settings.declaration import CommandSettings, Limits, default_of, hints_of, seconds
 from tests.cli.command import refuses
 
 COMMANDS = {"listwise": get_type_hints(ListwiseSettings)}

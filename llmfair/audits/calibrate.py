@@ -14,8 +14,7 @@ import numpy as np
 from llmfair.audits.design import Design
 from llmfair.io.files import SCHEMA
 from llmfair.results import Finding
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import CalibrationSettings
+from llmfair.settings.commands import AuditSettings, CalibrationSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import Conclusion
 

@@ -17,8 +17,7 @@ from llmfair.errors import UsageError
 from llmfair.io.net import OPENAI_HOST
 from llmfair.prompts import wordings
 from llmfair.rundir import Manifest, RunDir
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.commands import AuditSettings, ScoreSettings
 
 REPRODUCES = ("Data", "Model", "Prompt", "Sampling", "Statistics")
 """Panels of flags that can change what is asked or concluded; the others say where, how fast and at what price."""

@@ -36,8 +36,7 @@ from llmfair.results import (
     stratum_of,
 )
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
-from llmfair.settings.declaration import band_of
-from llmfair.settings.declaration import default_of
+from llmfair.settings.declaration import band_of, default_of
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
 from llmfair.stats.paired import Change, at_figure, change_by_query
 from llmfair.stats.significance import holm

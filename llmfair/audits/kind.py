@@ -20,9 +20,7 @@ from llmfair import registry
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.registry import at, later
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import CalibrationSettings
-from llmfair.settings.commands import PlanningSettings
+from llmfair.settings.commands import AuditSettings, CalibrationSettings, PlanningSettings
 
 if TYPE_CHECKING:
     from llmfair.audits.design import Design

@@ -12,8 +12,7 @@ from llmfair.audits.kind import Kind
 from llmfair.audits.runs.run import folder_of, seen
 from llmfair.audits.subject import left_out, limits_of, subjects, unready
 from llmfair.io.files import SCHEMA
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import PlanningSettings
+from llmfair.settings.commands import AuditSettings, PlanningSettings
 
 SUMMED = (
     "calls", "prompt_tokens", "completion_tokens", "seconds_at_1s_a_call", "seconds", "cost", "answered",

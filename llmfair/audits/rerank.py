@@ -27,8 +27,7 @@ from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.results import Count, JsonDocument, JsonObject
-from llmfair.settings.commands import RERANK_FORMS
-from llmfair.settings.commands import RerankSettings
+from llmfair.settings.commands import RERANK_FORMS, RerankSettings
 
 PACKED = ".gz"
 

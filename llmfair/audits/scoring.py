@@ -62,10 +62,8 @@ from llmfair.results import (
     rows_of,
 )
 from llmfair.rundir import COLUMNS, Manifest, RunDir, csv_text
-from llmfair.settings.commands import SCORE_FORMS
-from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.commands import LOG, SCORE_FORMS, ScoreSettings
 from llmfair.settings.declaration import band_of
-from llmfair.settings.commands import LOG
 
 
 class DocumentCounts(JsonObject, frozen=True, kw_only=True):

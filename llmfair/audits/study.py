@@ -11,8 +11,7 @@ from msgspec.structs import asdict, replace
 
 from llmfair.io.text import listed
 from llmfair.registry import later
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import StudySettings
+from llmfair.settings.commands import AuditSettings, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.audits.subject import Subject

@@ -23,10 +23,8 @@ from llmfair.io.files import is_deep
 from llmfair.nouns import Attribute, Document, Sampling
 from llmfair.on_ray import ModelOnRay
 from llmfair.rankers.base import Ranker, RankerOptions
-from llmfair.settings.commands import Asking
-from llmfair.settings.commands import AuditSettings
+from llmfair.settings.commands import Asking, AuditSettings, wished
 from llmfair.settings.declaration import seconds
-from llmfair.settings.commands import wished
 
 THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {

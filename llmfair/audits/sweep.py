@@ -19,8 +19,7 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text, make_folder
 from llmfair.results import Results, StudyResults, UnfinishedSetting
 from llmfair.rundir import RunDir, csv_text
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import StudySettings
+from llmfair.settings.commands import AuditSettings, StudySettings
 
 
 @dataclass(frozen=True, slots=True)

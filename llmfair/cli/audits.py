@@ -17,9 +17,7 @@ from llmfair.audits.study import Study
 from llmfair.cli.options import command, group
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import CalibrationSettings
-from llmfair.settings.commands import StudySettings
+from llmfair.settings.commands import AuditSettings, CalibrationSettings, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress

@@ -13,8 +13,8 @@ from llmfair.audits.kind import Kind, kinds
 from llmfair.cli.options import OFFERED, View, command, flag, group
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA
-from llmfair.settings.declaration import MOST_NUMBERED
 from llmfair.settings.commands import AuditSettings
+from llmfair.settings.declaration import MOST_NUMBERED
 
 root = typer.Typer()
 prompts = group("prompts", "List, show and render prompt templates.")

@@ -25,13 +25,8 @@ from llmfair.cli.help import PANELS, AdvancedPanel
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.io import files, secrets
 from llmfair.settings import named, value_of
-from llmfair.settings.declaration import CommandSettings
-from llmfair.settings.commands import FinetuneSettings
-from llmfair.settings.commands import MitigateSettings
-from llmfair.settings.commands import RerankSettings
-from llmfair.settings.commands import ScoreSettings
-from llmfair.settings.declaration import default_of
-from llmfair.settings.declaration import Limits, flag_of, hints_of
+from llmfair.settings.commands import FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
+from llmfair.settings.declaration import CommandSettings, Limits, default_of, flag_of, hints_of
 
 CONFIG_NAME = "llmfair.toml"
 FILE, VARIABLE, FLAG = 1, 2, 3

@@ -11,8 +11,7 @@ import typer
 from llmfair import terminal
 from llmfair.cli.options import OFFERED, command, flag
 from llmfair.errors import RequirementFailed
-from llmfair.settings.commands import RerankSettings
-from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.commands import RerankSettings, ScoreSettings
 
 root = typer.Typer()
 TOLD_FROM = 10_000_000

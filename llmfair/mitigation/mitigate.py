@@ -62,10 +62,7 @@ from llmfair.nouns import Key, Measurement, Ranking
 from llmfair.results import ErrorDocument, Figure, Row, lines_of
 from llmfair.results import rows_of as as_rows
 from llmfair.rundir import COLUMNS, MITIGATION, RunDir, csv_text
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import MitigateSettings
-from llmfair.settings.commands import ScoreSettings
-from llmfair.settings.commands import SpendingSettings
+from llmfair.settings.commands import AuditSettings, MitigateSettings, ScoreSettings, SpendingSettings
 from llmfair.settings.declaration import WRITTEN
 from llmfair.stats.paired import change_by_query
 from llmfair.stats.power import queries_needed

@@ -34,9 +34,7 @@ from llmfair.rankers.parameters import read_parameters
 from llmfair.rankers.reranking import consensus
 from llmfair.registry import register
 from llmfair.rundir import ONE_OF_SEVERAL, Manifest, RunDir
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import MitigateSettings
-from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.commands import AuditSettings, MitigateSettings, ScoreSettings
 from llmfair.stats.power import bradley_terry, offset_to_parity
 
 NEUTRAL, REPEAT = "neutral", "repeat"

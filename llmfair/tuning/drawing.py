@@ -23,8 +23,7 @@ from llmfair.errors import ContextTooLong, UsageError
 from llmfair.nouns import JUDGED_STRATA, Attribute, Candidates, Chat, Document, Probe, Query, Side
 from llmfair.probes import Grading, pair_pools, pair_schedule, pairwise_probes
 from llmfair.rankers.pairwise import PairwiseRanker
-from llmfair.settings.commands import FinetuneSettings
-from llmfair.settings.commands import ORDERS
+from llmfair.settings.commands import ORDERS, FinetuneSettings
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.pair_plan import chance_in_band, plan_pairs
 from llmfair.tuning.results import HeldOut, Overlap, PairCounts, Stratum

@@ -24,8 +24,7 @@ from llmfair.report.phrases import bound_text, cell, interval_text, numbers
 from llmfair.report.section import verdict
 from llmfair.report.verdict import STATUSES, VerdictWords
 from llmfair.results import UNPARSEABLE, Conclusions, Figure, Requirement, RunVerdict, Words
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import PlanningSettings
+from llmfair.settings.commands import AuditSettings, PlanningSettings
 from llmfair.stats.intervals import conclude, queries_to_settle
 
 ODDS = "AdjustedOdds"

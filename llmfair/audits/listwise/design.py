@@ -65,8 +65,7 @@ from llmfair.rankers.strategies import (
     strategy_of,
 )
 from llmfair.results import Reach
-from llmfair.settings.declaration import band_of
-from llmfair.settings.declaration import default_of
+from llmfair.settings.declaration import band_of, default_of
 from llmfair.stats.sequential import EProcess, rounds
 from llmfair.stats.strata import Stratum
 

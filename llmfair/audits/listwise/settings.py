@@ -7,19 +7,18 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
-from llmfair.settings.declaration import DATA
-from llmfair.settings.commands import MOST_REPEATS
-from llmfair.settings.declaration import PROMPT
-from llmfair.settings.declaration import STATISTICS
-from llmfair.settings.commands import STOPPING_AT_ONCE
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import CalibrationSettings
-from llmfair.settings.commands import PlanningSettings
-from llmfair.settings.declaration import PromptSettings
-from llmfair.settings.commands import StudySettings
-from llmfair.settings.commands import check_stopping
-from llmfair.settings.commands import MOST_INJECTED, MOST_SPREAD
-from llmfair.settings.declaration import BAND, ODDS
+from llmfair.settings.commands import (
+    MOST_INJECTED,
+    MOST_REPEATS,
+    MOST_SPREAD,
+    STOPPING_AT_ONCE,
+    AuditSettings,
+    CalibrationSettings,
+    PlanningSettings,
+    StudySettings,
+    check_stopping,
+)
+from llmfair.settings.declaration import BAND, DATA, ODDS, PROMPT, STATISTICS, PromptSettings
 
 ONE_ORDER = ("given", "bm25", "deltr")
 """Initial orders of which there is but one."""

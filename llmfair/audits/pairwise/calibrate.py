@@ -39,8 +39,8 @@ from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
 from llmfair.nouns import PairAnswer, PairStratum, PairVerdict
 from llmfair.results import JsonObject, Share
-from llmfair.settings.declaration import band_of
 from llmfair.settings.commands import injected_of
+from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import Estimate
 
 COLUMNS = (

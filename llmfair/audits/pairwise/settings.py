@@ -8,20 +8,27 @@ from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
 from llmfair.nouns import JUDGED_STRATA, PairStratum
-from llmfair.settings.declaration import DATA
-from llmfair.settings.declaration import MOST_NUMBERED
-from llmfair.settings.commands import MOST_REPEATS
-from llmfair.settings.declaration import PROMPT
-from llmfair.settings.declaration import STATISTICS
-from llmfair.settings.commands import STOPPING_AT_ONCE
-from llmfair.settings.commands import AuditSettings
-from llmfair.settings.commands import CalibrationSettings
-from llmfair.settings.commands import PlanningSettings
-from llmfair.settings.declaration import PromptSettings
-from llmfair.settings.commands import check_stopping
-from llmfair.settings.declaration import default_of
-from llmfair.settings.commands import MOST_INJECTED, MOST_SPREAD
-from llmfair.settings.declaration import ODDS, WIDEST_BAND, Form
+from llmfair.settings.commands import (
+    MOST_INJECTED,
+    MOST_REPEATS,
+    MOST_SPREAD,
+    STOPPING_AT_ONCE,
+    AuditSettings,
+    CalibrationSettings,
+    PlanningSettings,
+    check_stopping,
+)
+from llmfair.settings.declaration import (
+    DATA,
+    MOST_NUMBERED,
+    ODDS,
+    PROMPT,
+    STATISTICS,
+    WIDEST_BAND,
+    Form,
+    PromptSettings,
+    default_of,
+)
 
 
 def strata_of(text: str) -> tuple[PairStratum, ...]:

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings.declaration import DATA
-from llmfair.settings.declaration import MODEL
-from llmfair.settings.declaration import PROMPT
-from llmfair.settings.declaration import SPENDING
-from llmfair.settings.declaration import STATISTICS
 from llmfair.settings.commands import AuditSettings
-from llmfair.settings.declaration import PromptSettings
-from llmfair.settings.declaration import IMPORTS, Form
+from llmfair.settings.declaration import (
+    DATA,
+    IMPORTS,
+    MODEL,
+    PROMPT,
+    SPENDING,
+    STATISTICS,
+    Form,
+    PromptSettings,
+)
 
 LARGEST_ALPHA = 1000.0
 LARGEST_K, MOST_SAMPLES = 1_000, 10_000

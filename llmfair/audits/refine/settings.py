@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
-from llmfair.settings.declaration import DATA
-from llmfair.settings.declaration import MODEL
-from llmfair.settings.declaration import PROMPT
-from llmfair.settings.declaration import STATISTICS
 from llmfair.settings.commands import AuditSettings
-from llmfair.settings.declaration import PromptSettings
-from llmfair.settings.declaration import IMPORTS, SENT, Form
+from llmfair.settings.declaration import DATA, IMPORTS, MODEL, PROMPT, SENT, STATISTICS, Form, PromptSettings
 
 BASELINE = "bm25"
 """The page of the original query: every run has it."""
