@@ -134,7 +134,12 @@ def permutations(
     one generator per query for items of that list alone. `draws` 0: z alone.
     """
     shuffle = _shuffle_of(rankers[0])
-    parts = np.array([_parts(ranker, shuffle) for ranker in rankers])
+    parts = np.zeros((len(rankers), len(shuffle.protected)), np.complex128)
+    for of_items, ranker in zip(parts, rankers, strict=True):
+        for query, items in zip(ranker, shuffle.numbers, strict=True):
+            # added to Σ E1 − M1 if protected, and (imaginary) taken from Σ E0 − M0
+            beyond, protected = _beyond_stratum(query), np.count_nonzero(query.protected)
+            of_items[items] += beyond / protected + 1j * beyond / (len(beyond) - protected)
     generators = [*rngs, rngs[0].spawn(1)[0]]
     sums = np.zeros((len(parts), draws), np.complex128)
     # numpy draws and partitions without the interpreter's lock
@@ -180,15 +185,6 @@ def _names(query: LabelledItems, place: int) -> Iterator[Hashable]:
     """What an item is recognised by in other lists; the same item with another label is another."""
     names = query.doc_ids or [(place, each) for each in range(len(query.exposures))]
     return zip(names, query.protected.tolist(), strict=True)
-
-
-def _parts(queries: Sequence[LabelledItems], shuffle: _Shuffle) -> Parts:
-    """What each item adds to Σ E1 − M1 if it is protected, and (imaginary) takes from Σ E0 − M0; shape (items,)."""
-    parts = np.zeros(len(shuffle.protected), np.complex128)
-    for query, items in zip(queries, shuffle.numbers, strict=True):
-        beyond, protected = _beyond_stratum(query), np.count_nonzero(query.protected)
-        parts[items] += beyond / protected + 1j * beyond / (len(beyond) - protected)
-    return parts
 
 
 def _tested(

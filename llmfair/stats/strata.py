@@ -439,27 +439,24 @@ def figure(outcomes: Compared, stratum: Stratum | None = None) -> Figure:
         fit = fitted(rows, rows.weights(None), stratum)
     if fit is None:
         return Figure(count, queries, "separated")
-    spread = fit.spread(fit.beta_alone)
+    spread, recurring = fit.spread(fit.beta_alone), 0
+    if spread.recurs:
+        numbers = []
+        for part in own.parts():
+            query, *items = part.ways
+            several = int(query.max()) + 1
+            numbers += [np.unique(way * several + query) // several for way in items]
+        recurring = int((np.bincount(np.concatenate(numbers)) > 1).sum())
     freedom = max(1.0, spread.clusters - 1) if spread.recurs else queries - 1.0
     return Figure(
         count, queries, None, fit.log_odds, round(spread.error, DECIMALS), freedom, recurs=spread.recurs,
-        clusters=spread.clusters, shared=shared, fit=fit, recurring=_recurring(own) if spread.recurs else 0,
+        clusters=spread.clusters, shared=shared, fit=fit, recurring=recurring,
     )  # fmt: skip
 
 
 def _t(distance: float, error: float) -> float:
     """Queries that are all alike have no error."""
     return distance / error if error else math.copysign(math.inf, distance) if distance else 0.0
-
-
-def _recurring(outcomes: Compared) -> int:
-    """How many items are in several queries."""
-    numbers = []
-    for part in outcomes.parts():
-        query, *items = part.ways
-        queries = int(query.max()) + 1
-        numbers += [np.unique(way * queries + query) // queries for way in items]
-    return int((np.bincount(np.concatenate(numbers)) > 1).sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,29 +94,6 @@ def test_windows_said_elsewhere_give_way() -> None:
     assert list(listwise_settings(study)) == ["5/1", "10/5", "10/3", "20/10"]
 
 
-def test_rows_are_those_of_the_runs() -> None:
-    runs = tried(conditions="neutral,female", repeat=True)
-    study = study_of(runs)
-    assert [(row.setting, row.condition) for row in study.rows] == [
-        (setting, condition)
-        for setting in ("10/5", "20/10")
-        for condition in ("neutral", "female", "repeat", "initial")
-    ]
-    for run in runs:
-        assert run.results is not None and run.error is None
-        rows = [row for row in study.rows if row.setting == run.setting]
-        assert sum(row.calls for row in rows) == run.results.design.calls == sum(asked_of(run))
-        assert sum(row.answers.windows for row in rows) == run.results.design.calls
-        for row in rows[:-1]:
-            assert row.reach == run.results.reach
-            assert row.finding == run.results.findings[row.condition]
-        of_female = {r.measure: r.value for r in run.results.rows if r.condition == "female"}
-        assert {name: figure.value for name, figure in rows[1].figures.items()} == of_female
-    first, second = (row.figures["P@20"] for row in study.rows if row.condition == "initial")
-    assert first == second, "every setting starts from the same orders"
-    assert (study.status, study.failed, len(study.runs)) == ("complete", [], 2)
-
-
 def test_the_budget_is_that_of_the_whole_study() -> None:
     stopped = tried(max_calls=3)
     assert all(isinstance(run.error, Incomplete) for run in stopped)
@@ -139,7 +116,7 @@ def test_one_failing_setting_stops_no_other() -> None:
     failed, done = tried()
     assert isinstance(failed.error, RunConflict) and failed.results is None
     assert done.error is None and asked_of(done)[-1] == 0
-    assert [row.setting for row in study_of([failed, done]).rows] == ["20/10", "20/10"]
+    assert {row.setting for row in study_of([failed, done]).rows} == {"20/10"}
 
 
 def test_what_is_wrong_with_all_settings_is_said_once() -> None:

@@ -105,16 +105,14 @@ def test_strategies_are_listed_with_their_cost() -> None:
 
 @pytest.mark.whole
 def test_strategies_are_planned_side_by_side() -> None:
-    asked = tuple(
-        "listwise -n 5 --conditions neutral --orders 1 --strategy windows --strategy setwise:c=3".split()
-    )
+    asked = tuple("listwise -n 6 --conditions neutral --strategy windows --strategy setwise:c=3".split())
     planned = llmfair("plan", *asked, "--alike", "0", "--json").json
     windows, setwise = planned["strategies"]
-    assert (windows["calls"], windows["longest_chain"], windows["at_most"]) == (5 * 2 * 9, 9, False)
+    assert (windows["calls"], windows["longest_chain"], windows["at_most"]) == (6 * 2 * 3 * 9, 9, False)
     assert setwise["strategy"] == "setwise:c=3,k=20" and setwise["at_most"] and planned["at_most"]
     assert planned["calls"] == windows["calls"] + setwise["calls"]
     needed = [strategy["prospects"][0]["queries_for_disparity"] for strategy in (windows, setwise)]
-    assert 5 < needed[0] < needed[1] and setwise["reach"]["low"] < 1 < setwise["reach"]["high"]
+    assert 6 < needed[0] < needed[1] and setwise["reach"]["low"] < 1 < setwise["reach"]["high"]
     dry = llmfair(*asked, "--dry-run")
     assert dry.code == 0 and "setwise:c=3,k=20: at most" in dry.out
 

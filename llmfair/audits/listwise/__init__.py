@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from llmfair.audits.kind import HELP, Help, Kind
 from llmfair.audits.listwise.settings import (
@@ -18,14 +17,11 @@ from llmfair.errors import UsageError
 from llmfair.registry import later, register
 
 if TYPE_CHECKING:
-    from llmfair.audits.listwise.results import ListwiseResults, WindowsResults, WindowsRow
     from llmfair.audits.subject import Subject
 
 
 FORM = "window/step, with xPASSES where wanted, comma-separated: 5/1,10/5,20/10x3"
 SETTING = re.compile(r"([0-9]{1,6})/([0-9]{1,6})(?:[x×]([0-9]{1,6}))?")
-OF_SETTING = ("setting", "window", "step", "passes", "run", "condition", "calls")
-FIGURE = ("value", "low", "high", "n", "p", "p_adjusted", "conclusion", "reason")
 
 
 class WindowsStudy(Study):
@@ -43,7 +39,6 @@ class WindowsStudy(Study):
     )
     settings = WindowsSettings
     words = later("llmfair.audits.listwise.words:WINDOWS")
-    results = later("llmfair.audits.listwise.results:WindowsResults")
 
     def audits(self, settings: WindowsSettings, subject: Subject) -> dict[str, ListwiseSettings]:
         """By name: `20/10x3` is window 20, step 10, 3 passes. Raises UsageError where nothing has windows."""
@@ -67,47 +62,6 @@ class WindowsStudy(Study):
                 raise UsageError(f"'{part}' in --settings: {error.message}", FORM) from None
             audits[f"{window}/{step}" + f"x{passes}" * (passes > 1)] = audit
         return audits
-
-    def rows(self, setting: str, results: ListwiseResults) -> Iterator[WindowsRow]:
-        """One for each prompt, and one for the orders that it began with."""
-        from llmfair.audits.listwise.results import INITIAL, Read, WindowsRow
-        from llmfair.results import Figure
-
-        design = results.design
-        for condition in (*design.conditions, INITIAL):
-            asked, answers = condition != INITIAL, results.answers.get(condition)
-            counts = (answers.windows, answers.unparseable, answers.repaired) if answers else (0, 0, 0)
-            figures = {
-                row.measure: Figure(*(getattr(row, name) for name in FIGURE))
-                for row in results.rows
-                if row.condition == condition and row.group == ""
-            }
-            yield WindowsRow(
-                setting=setting,
-                window=design.window or 0,
-                step=design.step or 0,
-                passes=design.passes or 0,
-                run=results.run,
-                condition=condition,
-                calls=design.calls // len(design.conditions) if asked else 0,
-                chains=results.chains.get(condition),
-                answers=Read(*counts),
-                never_ranked=design.never_ranked if asked else [],
-                reach=results.reach if asked else {},
-                finding=results.findings.get(condition),
-                figures=figures,
-            )
-
-    def lines(self, study: WindowsResults) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-        """One figure a line; reach stands with the measures it bounds."""
-        lines = []
-        for row in study.rows:
-            for measure, figure in row.figures.items():
-                reach = row.reach.get(measure.replace("(control=order)", ""))
-                setting = [getattr(row, name) for name in OF_SETTING]
-                ends = (reach.low, reach.high) if reach else (None, None)
-                lines.append([*setting, measure, *(getattr(figure, name) for name in FIGURE), *ends])
-        return (*OF_SETTING, "measure", *FIGURE, "reach_low", "reach_high"), lines
 
 
 class Listwise(Kind):

@@ -36,7 +36,6 @@ from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import (
-    Attribute,
     Candidates,
     Chat,
     Completion,
@@ -517,6 +516,10 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     )
     concluded = ",".join([concluded, *(of_stratum(odds, stratum) for stratum in strata)])
     first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
+    how = ("random", 1) if first_stage else (settings.initial, settings.orders)
+    orders = {c.query.query_id: initial_orders(c, attribute, *how, settings.seed) for c in candidates}
+    if first_stage:  # ties come in a random order: the dataset's own may tell what is relevant
+        orders = {query_id: [first_stage.ordered(of[0])[0]] for query_id, of in orders.items()}
     design = ListwiseDesign(
         settings=settings,
         subject=subject,
@@ -540,9 +543,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         ),
         strata=strata,
         first_stage=first_stage,
-        orders={
-            listed.query.query_id: _orders(listed, attribute, settings, first_stage) for listed in candidates
-        },
+        orders=orders,
         warnings=tuple(_warnings(ranker, first_stage, candidates)),
     )
     for measure in design.measures:
@@ -625,18 +626,6 @@ def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> Li
     conditions = settings.conditions if worded else "neutral"
     once = {"conditions": conditions, "orders": 1, "repeats": 1, "repeat": False, "control_variate": False}
     return replace(settings, **unread | {"prompt": "wikiproject"} | once)
-
-
-def _orders(
-    candidates: Candidates, attribute: Attribute, settings: ListwiseSettings, first_stage: Ranker | None
-) -> list[Candidates]:
-    """The orders in which a list is first shown."""
-    if settings.initial != "bm25":
-        return initial_orders(candidates, attribute, settings.initial, settings.orders, settings.seed)
-    assert first_stage is not None
-    # Ties come in a random order: the dataset's own may tell what is relevant.
-    (shuffled,) = initial_orders(candidates, attribute, "random", 1, settings.seed)
-    return [first_stage.ordered(shuffled)[0]]
 
 
 def _warnings(

@@ -751,7 +751,10 @@ def outcome_of(
     inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
     columns = measure_all(design.measures, judged)
     conditions = {name: judged[name] for name in names}
-    useful = {name: _usefulness(name, judged, columns) for name in names}
+    useful = {name: beyond_initial(judged[name], judged[INITIAL]) for name in names}
+    for column in columns:  # by its answers, where a condition's make no ranking
+        if column.measure.name == "RelevanceOdds" and not any(q.rankings for q in judged[column.condition]):
+            useful[column.condition] = of_answers(column.values.values())
     asking = ((probe.condition, result) for probe, result in chains if result.asked)
     answers = answer_counts(asking, design.sides, settings.constrain)
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
@@ -835,18 +838,6 @@ def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
         if query.query_id in reached
     ]
     return judged
-
-
-def _usefulness(
-    condition: str, judged: Mapping[str, Sequence[Judged]], columns: Sequence[Column]
-) -> Usefulness | None:
-    """How well a condition's ranker orders by relevance; by its answers where they make no ranking."""
-    if any(query.rankings for query in judged[condition]):
-        return beyond_initial(judged[condition], judged[INITIAL])
-    for column in columns:
-        if column.condition == condition and column.measure.name == "RelevanceOdds":
-            return of_answers(column.values.values())
-    return None
 
 
 def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> Iterator[Measurement]:

@@ -41,12 +41,9 @@ from llmfair.audits.listwise.measure import (
 from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 from llmfair.audits.listwise.simulate import (
-    Cells,
-    Encounters,
     Floats,
     Items,
     Noise,
-    PlayedAudits,
     draw,
     rank_played,
 )
@@ -467,42 +464,28 @@ def _ends(audits: Figures, rule: HowRanked, prompts: int) -> tuple[Flags, Flags]
 
 def _expected(design: ListwiseDesign, odds: float) -> ExpectedRatio | None:
     """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is
-    ranked, or questions hang on the answers."""
+    ranked, or questions hang on the answers.
+
+    Documents of one side and one grade are interchangeable, so lists are ranked by kinds.
+    """
     if design.partition or any(design.ranker.one_pass(items.n) is None for items in design.lists):
         return None
     shapes = Counter(items.cells for items in design.lists if items.both_sides)
     rng, ratios = np.random.default_rng(design.settings.seed), list[float]()
     for relevance in (0.0, RELEVANCE):
-        sides = np.zeros(2)
+        sums = np.zeros(2)
         for cells, count in shapes.items():
+            kinds = sorted(cells, key=lambda cell: (cell[1], (cell[0] + 1) % 3))
+            side, grade, sizes = np.array(kinds).T
+            weights = log(odds) * (side == 0) + np.clip(relevance * grade, -CERTAIN, CERTAIN)
             draws = ceil(EXPECTED_DRAWS * count / shapes.total())
-            sides += count * _exposures(design, cells, log(odds), relevance, draws, rng)
-        ratios.append(float(sides[0] / sides[1]))
+            lists = random_lists(sizes.tolist(), draws, rng=rng)
+            windows = design.ranker.one_pass(lists.shape[1]) or ()
+            ranked = rank_injected(lists, weights, windows, design.ranker.passes, rng=rng)
+            on = np.stack([sizes * (side == group) for group in (0, 1)], axis=1)
+            sums += count * (kind_exposures(ranked, len(sizes)) @ (on / on.sum(axis=0))).mean(axis=0)
+        ratios.append(float(sums[0] / sums[1]))
     return ExpectedRatio(*ratios)
-
-
-def _exposures(
-    design: ListwiseDesign,
-    cells: Cells,
-    log_odds: float,
-    relevance: float,
-    draws: int,
-    rng: np.random.Generator,
-) -> Floats:
-    """Mean exposures of both sides in lists of this shape, by a ranker with these log odds; shape (2,).
-
-    Documents of one side and one grade are interchangeable, so lists are ranked by kinds.
-    """
-    kinds = sorted(cells, key=lambda cell: (cell[1], (cell[0] + 1) % 3))
-    side, grade, counts = np.array(kinds).T
-    weights = log_odds * (side == 0) + np.clip(relevance * grade, -CERTAIN, CERTAIN)
-    lists = random_lists(counts.tolist(), draws, rng=rng)
-    windows = design.ranker.one_pass(lists.shape[1]) or ()
-    ranked = rank_injected(lists, weights, windows, design.ranker.passes, rng=rng)
-    on = np.stack([counts * (side == group) for group in (0, 1)], axis=1)
-    exposures = kind_exposures(ranked, len(counts)) @ (on / on.sum(axis=0))
-    means: Floats = exposures.mean(axis=0)
-    return means
 
 
 # What a plan prints with `--json`.
@@ -648,13 +631,8 @@ def audits(
 ) -> Iterator[tuple[int, Mapping[str, Value]]]:
     """Simulated audits, each with the place of its injected preference."""
     assert isinstance(design.ranker, ListwiseRanker)
-    noise = Noise(settings.alike, settings.slots)
-    drawn = partial(draw, lists, design.ranker, design.settings, noise)
-
-    def value(query_id: str, drawn: Encounters | PlayedAudits, place: int, run: int) -> Value:
-        return drawn.value(betas[place], run)
-
-    return simulated(settings, betas, drawn, value)
+    drawn = partial(draw, lists, design.ranker, design.settings, Noise(settings.alike, settings.slots))
+    return simulated(settings, betas, drawn, lambda _, of_list, place, run: of_list.value(betas[place], run))
 
 
 def finding_of(audit: Mapping[str, Value], rule: HowRanked) -> SimulatedAudit:

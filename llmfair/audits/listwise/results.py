@@ -19,12 +19,9 @@ from llmfair.results import (
     Finding,
     JsonObject,
     OddsPower,
-    ProbeCounts,
-    Reach,
     Results,
     Sha256,
     Share,
-    StudyResults,
 )
 
 OF_RANKINGS = "PreferenceOdds(of=ranking)"
@@ -282,44 +279,3 @@ class ListwiseResults(Results, frozen=True, kw_only=True):
     def of_conditions(self) -> Mapping[str, Collection[str]]:
         stopped = {"stopping": self.stopping} if self.design.sequential else {}
         return {**super().of_conditions(), **stopped}
-
-
-# The windows study
-
-
-class Read(JsonObject, frozen=True):
-    """Answers of one prompt under one setting."""
-
-    windows: Count
-    unparseable: Count
-    repaired: Count
-
-
-class WindowsRow(JsonObject, frozen=True, kw_only=True):
-    """One setting and prompt, or the orders that all began with ("input")."""
-
-    setting: str
-    window: Count
-    step: Count
-    passes: Count
-    run: str
-    condition: str
-    calls: Count
-    chains: ProbeCounts | None
-    answers: Read
-    never_ranked: Sequence[Count]
-    reach: Mapping[str, Reach]
-    finding: ListwiseFinding | None
-    figures: Mapping[str, Figure]
-
-
-class WindowsResults(StudyResults, frozen=True, kw_only=True):
-    """llmfair study windows; study.json. What all settings share is empty until one of them has results."""
-
-    task: Literal["study windows"]
-    intervals: Mapping[str, Literal["linear-t", "boot-t"]] = {}
-    candidates: tuple[Count, Count] = (0, 0)
-    initial: str = ""
-    orders: Count = 0
-    repeats: Count = 0
-    rows: Sequence[WindowsRow]

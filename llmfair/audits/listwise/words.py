@@ -9,7 +9,7 @@ from math import fsum, log
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec import convert, structs
+from msgspec import convert
 from msgspec.structs import asdict
 
 from llmfair.asking.journal import completion_of
@@ -24,17 +24,13 @@ from llmfair.audits.listwise.results import (
     ListwiseFinding,
     ListwiseResults,
     Odds,
-    Read,
-    WindowAnswers,
-    WindowsResults,
-    WindowsRow,
     of_stratum,
 )
 from llmfair.audits.listwise.score import RankedLists, read_lists
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.scoring import ScoredRun
-from llmfair.io.text import count, p_text, plural
+from llmfair.io.text import count, p_text
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Attribute, Candidates, Document, Query
@@ -91,11 +87,11 @@ from llmfair.report.plan import (
 )
 from llmfair.report.plots.base import MARKS, Look, Plot, palette
 from llmfair.report.plots.ratios import Point, Value, rank_boxes, utility_and_ratio
-from llmfair.report.section import SHOWN_VERDICTS, Section, VerdictCard, condition_verdicts, verdict
+from llmfair.report.section import SHOWN_VERDICTS, Section, condition_verdicts, verdict
 from llmfair.report.table import Column, Table, figure_columns, headings
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
-from llmfair.results import OUTSIDE_ALONE, Band, Declared, Exhibits, Figure, ProbeCounts, Reach, Row, Words
+from llmfair.results import OUTSIDE_ALONE, Band, Declared, Exhibits, Figure, Reach, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.strata import Stratum
 
@@ -202,10 +198,17 @@ def listwise_table(results: ListwiseResults) -> Table:
     design, conditions, rows = results.design, results.design.conditions, results.by_key()
     conclusions = {}
     for name in conditions:
-        finding = results.findings.get(name)
-        row = rows.get((finding.measure, name)) if finding else None
-        parts = (results.chains[name], results.answers.get(name), finding, row)
-        conclusions[name] = row_words(results, name, *parts, unparseable_text(name, results))
+        finding, chains, answers = results.findings.get(name), results.chains[name], results.answers.get(name)
+        parts = [f"{chains.ranked} of {chains.asked} chains"] if chains.ranked != chains.asked else []
+        unparseable = unparseable_text(name, results)
+        if answers and 0 < answers.windows == answers.unparseable:
+            parts.append("no parseable answer: the initial ranking")
+        elif unparseable or name == REPEAT:
+            parts.append(unparseable or "the same prompt, the same orders")
+        elif finding:
+            row = rows.get((finding.measure, name))
+            parts.append(conclusion(finding, row, results.level, results.band, results.words))
+        conclusions[name] = "; ".join(parts)
     figures = {
         # of the input there is nothing to control for: its own figure stands in the column
         **{
@@ -245,26 +248,6 @@ def listwise_table(results: ListwiseResults) -> Table:
         sees=results.sees,
         repeated=frozenset(at for at, name in enumerate(conditions) if name == REPEAT),
     )
-
-
-def row_words(
-    results: ListwiseResults | WindowsResults,
-    condition: str,
-    chains: ProbeCounts | None,
-    answers: WindowAnswers | Read | None,
-    finding: ListwiseFinding | None,
-    row: Figure | None,
-    unparseable: str = "",
-) -> str:
-    """What a row comes to, after how much of it was ranked; nothing is said without a readable answer."""
-    parts = [f"{chains.ranked} of {chains.asked} chains"] if chains and chains.ranked != chains.asked else []
-    if answers and 0 < answers.windows == answers.unparseable:
-        parts.append("no parseable answer: the initial ranking")
-    elif unparseable or condition == REPEAT:
-        parts.append(unparseable or "the same prompt, the same orders")
-    elif finding:
-        parts.append(conclusion(finding, row, results.level, results.band, results.words))
-    return "; ".join(parts)
 
 
 # What has to be known to read the table, the weightiest first.
@@ -780,27 +763,23 @@ def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits)
     by = ratio_of(results.measures, measures, of_queries=True)
     orders = f"{count(design.orders, design.initial + ' order')}, {count(design.repeats, 'repeat')}"
     facts = [("windows", window_text(design)), ("initial orders", orders)]
+    # the ratio that conclusions go by of every prompt, then utility
+    conditions = [condition for condition in design.conditions if condition != REPEAT]
+    ratio, utility = ratio_of(results.shown, measures), utility_of(results.shown, measures)
+    cards = list(condition_verdicts(results, table, measures, ratio, conditions, "{} prompt"))
+    row = results.by_key().get((utility, conditions[0])) if utility else None
+    if len(cards) < SHOWN_VERDICTS and utility and row:
+        notes = dict([*results.of_measures.items(), *_precision_notes(results)])
+        cards.append(verdict(f"{conditions[0]} prompt", utility, row, notes.get(utility, "")))
     return Section(
         table=table,
         plots=list(listwise_plots(results, lists, measures)),
-        verdicts=list(_verdicts(results, table, measures)),
+        verdicts=cards,
         more=[*strata_table(results)],
         furthest=furthest_lists(folder, results, exhibits, lists, by) if lists and by else None,
         words=METHOD[1:] if design.window is None else METHOD,  # the first speaks of windows
         facts=[] if design.prompt_sha256 is None else facts,
     )
-
-
-def _verdicts(results: ListwiseResults, table: Table, measures: Declared) -> Iterator[VerdictCard]:
-    """The ratio that conclusions go by of every prompt, then utility."""
-    conditions = [condition for condition in results.design.conditions if condition != REPEAT]
-    ratio, utility = ratio_of(results.shown, measures), utility_of(results.shown, measures)
-    cards = list(condition_verdicts(results, table, measures, ratio, conditions, "{} prompt"))
-    yield from cards
-    row = results.by_key().get((utility, conditions[0])) if utility else None
-    if len(cards) < SHOWN_VERDICTS and utility and row:
-        notes = dict([*results.of_measures.items(), *_precision_notes(results)])
-        yield verdict(f"{conditions[0]} prompt", utility, row, notes.get(utility, ""))
 
 
 # A planned listwise audit in a table and sentences.
@@ -956,28 +935,25 @@ def _range(reach: Reach, decimals: int = 2) -> str:
 
 def calibrate_table(results: Mapping[str, Any]) -> Table:
     """One row an injected preference: what was recovered, how intervals and tests did, what was concluded."""
-    design = results["design"]
+    settings, design, test = results["settings"], results["design"], results["smallest"]
     size = f"{count(design['queries'], 'query', 'queries')} × {span(*design['candidates'])}"
     columns: list[Column[Record]] = [
         ("injected odds", injected),
         ("recovered", lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}"),
         (held(results), lambda row: share_with_error(row, "covered")),
     ]
-    return calibration_table(results, size, columns, _calibration_notes(results))
-
-
-def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
-    settings, design = results["settings"], results["design"]
-    without = design["without_comparison"]
-    test, smallest = results["smallest"], "smallest odds found: too few queries for a test"
-    below, above = test["odds"]
+    smallest, (below, above), without = (
+        "too few queries for a test",
+        test["odds"],
+        design["without_comparison"],
+    )
     if below is not None:
         smallest = (
-            f"smallest odds found with {100 * test['power']:g} % power: {below:.2f} or {above:.2f} "
+            f"with {100 * test['power']:g} % power: {below:.2f} or {above:.2f} "
             f"({count(test['queries'], 'query', 'queries')}, standard error of ln odds {test['error']:.4f})"
         )
     left_out = f"{count(without, 'query', 'queries')} without equally relevant items of both groups left out"
-    return [
+    notes = [
         f"{window_text(settings)}, {count(settings['orders'], 'random initial order')}; "
         f"{100 * settings['alike']:g} % of windows answered with the same noise every time (--alike), log odds of the "
         f"first slot against the last {settings['slots']:+g} (--slots)",
@@ -985,11 +961,12 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         "± Monte Carlo error",
         "within: where the interval lies; parity also needs a ranker that does its job",
         false_alarms(results["injected"], results["level"], lambda row: "", "too few queries for a test"),
-        smallest,
+        f"smallest odds found{': ' if below is None else ' '}{smallest}",
         *undefined_notes(results["injected"], results["runs"]),
         *[left_out] * bool(without),
         *few_queries(design["queries"] - without),
     ]
+    return calibration_table(results, size, columns, notes)
 
 
 # The words of the kind.
@@ -1027,97 +1004,17 @@ WORDS = Wording(
 )
 
 
-# A study of windows: what each setting read, could have read, and cost.
+# A study of windows.
 
 
-ATTAINABLE, PERFECT = f"attainable {RATIO}", f"perfect {PRECISION}"
-
-
-def windows_table(study: WindowsResults) -> Table:
-    """One row a setting, and a prompt where several were asked; below them the orders that all began with."""
-    if not study.rows:
-        return Table("Windows", ("setting",), (), ("no setting has results yet",))
-    prompts = [row for row in study.rows if row.condition != INITIAL]
-    shown = [measure for measure in study.shown if any(measure in row.figures for row in study.rows)]
-    initial = [row for row in study.rows if row.condition == INITIAL][:1]
-    # of the input there is nothing to control for; odds would be read off a curve that no window shaped
-    odds = {row.finding.measure for row in study.rows if row.finding}
-    for place, row in enumerate(initial):
-        plain = {name: figure for name, figure in row.figures.items() if name not in odds}
-        figures_of = {name: plain.get(name) or plain.get(plain_name(name)) for name in shown}
-        figures_shown = {name: figure for name, figure in figures_of.items() if figure}
-        initial[place] = structs.replace(row, setting=TITLES[INITIAL], figures=figures_shown)
-    rows = [*prompts, *initial]
-    figures = [((name, ""), _place(row), figure) for row in rows for name, figure in row.figures.items()]
-    several = len(study.conditions) > 1
-
-    def conclusion_of(row: WindowsRow) -> str:
-        figure = row.figures.get(row.finding.measure) if row.finding else None
-        return row_words(study, row.condition, row.chains, row.answers, row.finding, figure)
-
-    columns: list[Column[WindowsRow]] = [
-        ("setting", lambda row: row.setting),
-        ("prompt", lambda row: row.condition if several and row.condition != INITIAL else ""),
-        ("calls", lambda row: _window_calls([row])),
-        *figure_columns(study, shown, figures, key=_place),
-        (ATTAINABLE, lambda row: reached(row.reach)[ATTAINABLE]),
-        (PERFECT, lambda row: reached(row.reach)[PERFECT]),
-        ("conclusion", conclusion_of),
-    ]
-    title = [
-        "Windows",
-        *study.about,
-        f"{count(study.queries, 'query', 'queries')} × {span(*study.candidates)}",
-        count(study.orders, f"{study.initial} order"),
-        f"{_window_calls(prompts)} {plural(sum(row.calls for row in prompts), 'call')}",
-    ]
-    return Table.of(title, columns, rows, _windows_notes(study, prompts))
-
-
-def _place(row: WindowsRow) -> tuple[str, str]:
-    return row.setting, row.condition
-
-
-def _window_calls(rows: Sequence[WindowsRow]) -> str:
-    """The calls behind the figures of some rows; where some were not made, with those planned."""
-    planned, made = sum(row.calls for row in rows), sum(row.answers.windows for row in rows)
-    return f"{planned:,}" if made == planned else f"{made:,} of {planned:,}"
-
-
-def reached(reach: Mapping[str, Reach]) -> dict[str, str]:
+def reached(setting: Mapping[str, Any]) -> dict[str, str]:
     """By column, what a ranker that always puts one side first reads, either way, and a perfect one."""
+    reach = convert(setting["reach"], dict[str, Reach])
     perfect = reach.get(PRECISION, Reach()).high
     return {
-        ATTAINABLE: _range(reach.get(RATIO, Reach()), 3),
-        PERFECT: "" if perfect is None else f"{perfect:.2f}",
+        f"attainable {RATIO}": _range(reach.get(RATIO, Reach()), 3),
+        f"perfect {PRECISION}": "" if perfect is None else f"{perfect:.2f}",
     }
-
-
-def _windows_notes(study: WindowsResults, prompts: Sequence[WindowsRow]) -> Iterator[str]:
-    yield from few_queries(study.queries)
-    unparseable = list[str]()
-    for setting in dict.fromkeys(row.setting for row in prompts):
-        answers = [row.answers for row in prompts if row.setting == setting]
-        windows, bad = sum(each.windows for each in answers), sum(each.unparseable for each in answers)
-        if bad:
-            unparseable.append(f"{setting} {percent(bad, windows)} ({bad:,} of {windows:,})")
-    if unparseable:
-        yield f"unparseable answers: {', '.join(unparseable)}"
-    ratios = [measure for measure in study.shown if measure.startswith(RATIO)]
-    if ratios:
-        control = ", what initial orders explain taken out" * any(CONTROLLED in name for name in study.shown)
-        how = [
-            f"; {INTERVALS[study.intervals[m]].format(study.seed)}" for m in ratios if m in study.intervals
-        ]
-        yield f"{RATIO}: ratio of means{control}{''.join(how[:1])}"
-    if any(row.reach.get(RATIO, Reach()).low is not None for row in prompts):
-        yield f"{ATTAINABLE}: of rankers that always put one group first, from random orders"
-    if any(row.finding for row in prompts):
-        yield "each setting is concluded by itself: p is not adjusted over settings"
-    for row in prompts:
-        if row.condition == study.conditions[0]:
-            yield from (f"{row.setting}: {note}" for note in window_notes(row.never_ranked, None, None))
-    yield from drawn_note(study.drawn)
 
 
 WINDOWS = StudyWording(
@@ -1126,8 +1023,5 @@ WINDOWS = StudyWording(
         "What a ratio can be at all depends on the windows: its attainable range lies between rankers that always put "
         "one group first. A ratio near 1 in a setting with a narrow range says little.",
     ),
-    plan_table=lambda planned: study_plan_table(
-        planned, lambda setting: reached(convert(setting["reach"], dict[str, Reach]))
-    ),
-    table=windows_table,
+    plan_table=lambda planned: study_plan_table(planned, reached),
 )
