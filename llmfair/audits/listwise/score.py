@@ -444,7 +444,7 @@ class RankedLists:
 
     sides: Mapping[str, Mapping[str, Side | None]]
     relevance: Mapping[str, Mapping[str, int]]
-    ranked: Mapping[str, Mapping[str, Mapping[tuple[int, ...], tuple[str, ...]]]]
+    ranked: Mapping[str, Mapping[str, Mapping[tuple[int, int], tuple[str, ...]]]]
 
     def ranks(self, condition: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The ranks, from 1, of all items of either side over all queries and runs; shape (items,) each."""
@@ -468,7 +468,7 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
             raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
         sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
         relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
-    ranked: dict[str, dict[str, dict[tuple[int, ...], tuple[str, ...]]]] = {name: {} for name in conditions}
+    ranked: dict[str, dict[str, dict[tuple[int, int], tuple[str, ...]]]] = {name: {} for name in conditions}
     for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
         condition, *numbers = ONE_OF_SEVERAL.split(file.stem)
         if condition not in ranked:
@@ -476,8 +476,8 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
         for query_id, ranking in read_run(file, hint=HINT).rankings.items():
             if query_id not in sides:
                 raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
-            chain = tuple(map(int, numbers[:2])) or (0, 0)
-            ranked[condition].setdefault(query_id, {})[chain] = ranking.doc_ids
+            order, repeat = map(int, numbers[:2] or (0, 0))
+            ranked[condition].setdefault(query_id, {})[order, repeat] = ranking.doc_ids
     in_order = {condition: dict(sorted(lists.items())) for condition, lists in ranked.items()}
     return RankedLists(sides, relevance, in_order)
 

@@ -707,41 +707,38 @@ def furthest_lists(
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
     design, titles, queries = results.design, exhibits.titles, exhibits.queries
     conditions = [condition for condition in design.conditions if condition != REPEAT]
-    begun = ""  # from which order, and in which repeat; nothing where none was given
-    if design.prompt_sha256 is not None:
-        begun = f", {design.initial} initial order" + f" 1 of {design.orders}" * (design.orders > 1)
-        begun += f", repeat 1 of {design.repeats}" * (design.repeats > 1)
 
     def show(query_id: str, values: Values) -> FurthestQuery | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
-        ranked = {name: lists.ranked[name].get(query_id, {}).get((0, 0)) for name in values}
-        values = {name: values[name] for name in conditions if ranked.get(name)}
+        ranked = {
+            n: next(iter(lists.ranked[n][query_id].items())) for n in values if query_id in lists.ranked[n]
+        }
+        values = {name: values[name] for name in conditions if name in ranked}
         if not values:
             return None
         far = max(values, key=lambda condition: distance([values[condition]]))
         others = [condition for condition in values if condition != far]
         beside = max(others, key=lambda condition: abs(values[condition] - values[far]), default=None)
         sides, relevance = lists.sides[query_id], lists.relevance[query_id]
-        before = _initial_ranks(lists, query_id, design)
-        rankings = [
-            (
-                f"{condition} prompt{begun}",
-                [
-                    Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d))
-                    for d in doc_ids
-                ],
-            )
-            for condition, doc_ids in ranked.items()
-            if doc_ids and condition in (far, beside)
-        ]
+        rankings = []
+        for condition in (name for name in values if name in (far, beside)):
+            (order, repeat), doc_ids = ranked[condition]
+            begun = f", {design.initial} initial order"
+            begun += f" {order + 1} of {design.orders}" * (design.orders > 1)
+            begun += f", repeat {repeat + 1} of {design.repeats}" * (design.repeats > 1)
+            before = _initial_ranks(lists, query_id, design, order)
+            items = [
+                Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d)) for d in doc_ids
+            ]
+            rankings.append((f"{condition} prompt" + begun * (design.prompt_sha256 is not None), items))
         text = figures_text(values, named(by, results), TITLES)
         return FurthestQuery(queries.get(query_id, query_id), text, rankings)
 
     return furthest_from_parity(folder, results, conditions, by, "prompts and initial orders", show)
 
 
-def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts) -> dict[str, int]:
-    """The rank, from 1, of each item in the first initial order; none of a ranker that is given no order, nor where
+def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts, order: int) -> dict[str, int]:
+    """The rank, from 1, of each item in this initial order; none of a ranker that is given no order, nor where
     another ranker made it."""
     if design.prompt_sha256 is None or design.initial not in DRAWN_AGAIN:
         return {}
@@ -749,8 +746,8 @@ def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts) -> 
     documents = tuple(Document(d, "", groups={"side": (side,) if side else ()}) for d, side in sides.items())
     candidates = Candidates(Query(query_id, ""), documents, lists.relevance[query_id])
     kind: Any = design.initial
-    orders = initial_orders(candidates, SIDES_ALONE, kind, design.orders, design.seed)
-    return {doc_id: rank for rank, doc_id in enumerate(orders[0].doc_ids, start=1)}
+    orders = initial_orders(candidates, SIDES_ALONE, kind, order + 1, design.seed)
+    return {doc_id: rank for rank, doc_id in enumerate(orders[order].doc_ids, start=1)}
 
 
 # What the page of a listwise audit has of its own.
