@@ -309,33 +309,15 @@ def _of_totals(totals: tuple[int, ...], orders: int) -> Floats:
     for _ in range(STEPS):
         chance = 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
         np.fill_diagonal(chance, 0)
-        step = _solved(each * chance * chance.T, won - each * chance.sum(axis=1))
+        weights = each * chance * chance.T
+        # the Laplacian of these weights; what is 1/n of all makes it of full rank, and keeps the sum of steps 0
+        laplacian = np.diag(weights.sum(axis=1)) - weights + 1 / n
+        step = np.linalg.solve(laplacian, won - each * chance.sum(axis=1))
         strengths += step / max(1.0, float(np.abs(step).max()))
         if np.abs(step).max() < TOLERANCE:
             break
     rounded: Floats = np.round(strengths - strengths.mean(), DECIMALS)
     return rounded
-
-
-def _solved(weights: Floats, right: Floats) -> Floats:
-    """x of L x = right, where L is the Laplacian of symmetric weights (n, n) and right sums to 0.
-
-    Conjugate gradients with its diagonal before them: some ten products with L, where to solve it whole takes n³.
-    """
-    diagonal = weights.sum(axis=1)
-    solution, missing = np.zeros_like(right), right.copy()
-    eased = missing / diagonal
-    along, size = eased, float(missing @ eased)
-    for _ in range(len(right)):
-        if size <= 1e-26 * max(1.0, float(right @ right)):
-            break
-        product = diagonal * along - weights @ along
-        length = size / float(along @ product)
-        solution, missing = solution + length * along, missing - length * product
-        eased = missing / diagonal
-        size, before = float(missing @ eased), size
-        along = eased + size / before * along
-    return solution
 
 
 def offset_to_parity(margins: Sequence[Floats]) -> float:

@@ -53,7 +53,6 @@ from llmfair.audits.listwise.results import (
     ListwiseResults,
     Odds,
     OmittedItems,
-    OrderNoise,
     PermutationResult,
     Usefulness,
     WindowAnswers,
@@ -85,6 +84,7 @@ from llmfair.stats import intervals
 from llmfair.stats.intervals import (
     FEWEST_QUERIES,
     Method,
+    RunNoise,
     conclude,
     geometric_mean,
     mean,
@@ -423,10 +423,10 @@ def with_disparities(
     for name, finding in findings.items():
         p = adjusted.get(name, finding.p_outside)
         finding = structs.replace(finding, p_outside_adjusted=p)
-        p_of = [odds.p_outside for odds in (finding.odds, *finding.strata.values()) if odds]
+        p_of = [odds.p_outside for odds in finding.by_stratum.values()]
         if p is not None and p <= most:
             outside = structs.replace(finding, conclusion=Conclusion.OUTSIDE)
-            odds = {"all": outside.odds, **outside.strata}[outside.decisive]
+            odds = outside.by_stratum.get(outside.decisive)
             finding = structs.replace(outside, reason=None if odds is None else odds.reason)
         elif finding.conclusion is Conclusion.INCONCLUSIVE and any(p is not None and p <= most for p in p_of):
             finding = structs.replace(finding, reason=OUTSIDE_ALONE)
@@ -446,7 +446,7 @@ def explained(
         if rule.label_error is not None:
             with_errors = odds_with(rule.label_error, rule.judged, better_ahead)
             changed[name] = finding = structs.replace(finding, odds_of_label_error=with_errors)
-        odds = {"all": finding.odds, **finding.strata}[finding.decisive]
+        odds = finding.by_stratum.get(finding.decisive)
         if odds is not None and finding.conclusion is Conclusion.OUTSIDE:
             nearer = min(
                 (limit for limit in (odds.low, odds.high) if limit), key=lambda limit: abs(log(limit))
@@ -606,7 +606,7 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[s
     return shuffled
 
 
-def _run_noise(values: Sequence[Value], judged: Sequence[Judged]) -> OrderNoise | None:
+def _run_noise(values: Sequence[Value], judged: Sequence[Judged]) -> RunNoise | None:
     """How far other initial orders would move ln R on these very queries; None from a single order."""
     measure = parse_measure("ExpRatio(control=order)")
     ratios = [value for query in judged for value in measure.values(query).values()]
@@ -619,8 +619,7 @@ def _run_noise(values: Sequence[Value], judged: Sequence[Judged]) -> OrderNoise 
         final = [np.array([run.final[side] for run in orders]) for orders in runs]
         favour = [np.array([run.favour(side) for run in orders]) for orders in runs]
         sides.append(np.array(without_favour(final, favour) if with_control else final).T)
-    noise = run_noise(*sides)
-    return None if noise is None else OrderNoise(noise.error, noise.df)
+    return run_noise(*sides)
 
 
 # Whether a ranker does its job at all: without that, being near parity says nothing, since noise is near it too.

@@ -23,6 +23,7 @@ from llmfair.results import (
     Sha256,
     Share,
 )
+from llmfair.stats.intervals import RunNoise
 
 OF_RANKINGS = "PreferenceOdds(of=ranking)"
 INITIAL = "initial"
@@ -150,13 +151,6 @@ class PermutationResult(JsonObject, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class OrderNoise(JsonObject, frozen=True):
-    """Standard error of ln R over other initial orders of the same queries, with its degrees of freedom."""
-
-    error: float
-    df: int
-
-
 class Odds(JsonObject, frozen=True):
     """Preference odds with their interval, over `n` queries with so many comparisons of two items.
 
@@ -236,16 +230,20 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
     useful: Usefulness | None = None
     excess: Excess | None = None
     permutation: PermutationResult | None = None
-    run_noise: OrderNoise | None = None
+    run_noise: RunNoise | None = None
     power: OddsPower | None = None
+
+    @property
+    def by_stratum(self) -> dict[str, Odds]:
+        """The odds of all items, and of each stratum."""
+        return {**({} if self.odds is None else {"all": self.odds}), **self.strata}
 
     @property
     def decisive(self) -> str:
         """The stratum of the smallest p where odds are outside the band, be it by themselves alone; else "all"."""
         outside = self.conclusion == "outside" or self.reason == OUTSIDE_ALONE
-        figures = {"all": self.odds, **self.strata} if outside else {}
-        p_of = {name: odds.p_outside for name, odds in figures.items() if odds and odds.p_outside is not None}
-        return min(p_of, key=lambda name: p_of[name], default="all")
+        p_of = {name: odds.p_outside for name, odds in self.by_stratum.items() if odds.p_outside is not None}
+        return min(p_of, key=p_of.__getitem__, default="all") if outside else "all"
 
     @property
     def spoken_of(self) -> str:

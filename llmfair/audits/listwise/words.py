@@ -39,16 +39,13 @@ from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
 from llmfair.report.figures import headline_plots, on_log, ratio_of, reach_of, utility_of, value_of
 from llmfair.report.groups import (
-    DRAWN,
     Furthest,
     FurthestQuery,
-    Group,
     Item,
     Values,
     distance,
     figures_text,
     furthest_from_parity,
-    headlines,
     named,
 )
 from llmfair.report.phrases import (
@@ -85,8 +82,8 @@ from llmfair.report.plan import (
     told,
     undefined_notes,
 )
-from llmfair.report.plots.base import MARKS, Look, Plot, palette
-from llmfair.report.plots.ratios import Point, Value, rank_boxes, utility_and_ratio
+from llmfair.report.plots.base import Plot, palette
+from llmfair.report.plots.ratios import Value, rank_boxes, utility_and_ratio
 from llmfair.report.section import SHOWN_VERDICTS, Section, condition_verdicts, verdict
 from llmfair.report.table import Column, Table, figure_columns, headings
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
@@ -139,7 +136,7 @@ def conclusion(
         within = f"{label} within {low:g}–{high:g}"
         text = within if finding.conclusion == "within" else "inconclusive"
         return text + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
-    odds = {"all": odds, **finding.strata}[finding.decisive]
+    odds = finding.by_stratum[finding.decisive]
     less = odds.bound == "at most" if odds.value is None else odds.value < 1
     text = f"{label} {f'below {low:g}' if less else f'above {high:g}'}"
     excess = None if whose else finding.excess
@@ -164,8 +161,8 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
     rows = [
         (condition, name, finding, odds)
         for condition, finding in results.findings.items()
-        if condition != REPEAT and finding.strata and finding.odds is not None
-        for name, odds in {"all": finding.odds, **finding.strata}.items()
+        if condition != REPEAT and finding.strata
+        for name, odds in finding.by_stratum.items()
     ]
     columns: list[Column[StratumRow]] = [
         ("prompt", lambda row: row[0]),
@@ -644,54 +641,6 @@ def _point(
     return (utility, ratio) if utility and ratio else None
 
 
-def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-    """Utility and exposure of every model and prompt, ranks by model, and headlines."""
-    yield from _utilities(group, declared, f"utility-{number}")
-    boxes: dict[str, Any] = {}  # ranks under each run's first prompt
-    for model, runs in group.drawn.items():
-        for attribute, audited in runs.items():
-            condition = audited.results.design.conditions[0]
-            lists = read_lists(audited.folder, [condition])
-            if lists is not None and lists.ranked[condition]:
-                boxes[f"{model} {attribute}" if len(runs) > 1 else model] = lists.ranks(condition)
-    if any(len(ranks) for both in boxes.values() for ranks in both):
-        yield rank_boxes(dict(list(boxes.items())[:DRAWN]), {}, f"ranks-{number}")
-    yield from headlines(group, declared, number, TITLES)
-
-
-def _utilities(group: Group, declared: Declared, name: str) -> Iterator[Plot]:
-    """Utility and exposure of every model and prompt: colours are models, marks are prompts."""
-    measures = list(dict.fromkeys(measure for audited in group.audits() for measure in audited.results.shown))
-    across, up = utility_of(measures, declared), ratio_of(measures, declared)
-    if not across or not up:
-        return
-    # runs differ in how they control for order, and so in the full names of what they measured
-    across, up = plain_name(across), plain_name(up)
-    looks = palette(list(group.drawn))
-    marks = {column: MARKS[place % len(MARKS)] for place, column in enumerate(group.columns)}
-    points, joined = list[Point](), list[list[int]]()
-    for model, runs in group.drawn.items():
-        first = len(points)
-        for attribute, audited in runs.items():
-            results = audited.results
-            cells = {
-                (plain_name(measure), condition): row
-                for (measure, condition), row in results.by_key().items()
-                if measure in results.shown
-            }
-            for condition in results.design.conditions:
-                point = _point(cells, condition, across, up)
-                if point and (attribute, condition) in marks:
-                    look = Look(looks[model].color, marks[attribute, condition], "-")
-                    label = model if len(points) == first else None
-                    points.append((f"{model} {condition}", *point, look, label))
-        joined.append([*range(first, len(points))])
-    if points:
-        signs = {"o": "●", "s": "■", "D": "◆", "^": "▲", "v": "▼", "P": "✚", "X": "✖", "*": "★"}
-        legend = ", ".join(f"{signs[mark]} {' '.join(column)}" for column, mark in marks.items())
-        yield utility_and_ratio(points, across, up, None, joined, name, f" {legend}.")
-
-
 # Queries whose lists are far from parity, both rankings side by side.
 
 
@@ -992,7 +941,6 @@ WORDS = Wording(
     verdict=ListwiseWords("prompt", TITLES).verdict,
     table=listwise_table,
     section=listwise_section,
-    group_plots=group_plots,
     differences=differences,
     how_ended=how_ended,
     what_was_shown=ranks_of,
