@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from msgspec import structs
 
@@ -122,20 +121,6 @@ def test_nothing_defined_gives_the_most_frequent_reason() -> None:
     zero = last(column(RATIO, Ratio(0.0, 1.0, "zero_exposure"), Ratio(0.0, 2.0, "zero_exposure")))
     assert (zero.value, zero.n, zero.reason) == (None, 0, "zero_exposure")
     assert aggregate("mean", []) is None
-
-
-def test_groups_and_variants_have_rows_of_their_own() -> None:
-    queries = {"neutral": [lettered("pu")], "female": [lettered("up")]}
-    found = summarise(measure_all([parse_measure("Exposure")], queries))
-    assert [(row.condition, row.group, row.query_id) for row in found] == [
-        (condition, group, query_id)
-        for condition in ("neutral", "female")
-        for group in ("protected", "unprotected")
-        for query_id in ("q", "all")
-    ]
-    assert [row.value for row in found if row.query_id == "q"] == pytest.approx(
-        [1 / np.log(2), 1 / np.log(3), 1 / np.log(3), 1 / np.log(2)]
-    )
 
 
 def test_undefined_queries_are_counted_once_per_reason() -> None:

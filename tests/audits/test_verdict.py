@@ -8,7 +8,6 @@ from math import log
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
 from llmfair.audits.gates import refused, require_met, statuses_of
@@ -209,20 +208,6 @@ def test_what_bars_a_conclusion_is_mended_by_what_the_ranker_has(
         of = conclusions({"a": None}, reason=reason, takes=takes, problems={"a": problem})
         found = of_a_kind.verdict(of)
         assert says in found.sentence and found.next.startswith(follows)
-
-
-def test_a_ranker_at_chance_is_told_that_parity_needs_more_than_queries() -> None:
-    chance = Usefulness("nDCG@20", 0.0, -0.04, -0.24, 0.16, 44)
-    for interval, settles in ((ACROSS, False), ((0.79, 0.7, 0.9), True)):
-        for useful in (chance, replace(chance, value=0.2, low=0.1)):
-            of = conclusions({"a": interval}, findings={"a": finding(interval, useful=useful)})
-            said = SPOKEN["lists"].verdict(of).next
-            assert ("queries would put the whole interval" in said) is (settles or useful.shown)
-            assert ("better than the initial ranking, which is not shown" in said) is not (
-                settles or useful.shown
-            )
-    unjudged = conclusions({"a": ACROSS}, findings={"a": finding(ACROSS, useful=None)})
-    assert SPOKEN["lists"].verdict(unjudged).next.startswith("give judgements of relevance")
 
 
 @pytest.mark.parametrize("of_a_kind", SPOKEN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -185,16 +184,6 @@ def test_runs_are_listed_with_their_verdicts() -> None:
     assert any("complete    disparity" in line for line in lines)
     known = {run["status"]: run["verdict"] for run in ran("runs", "list", "--json").json["runs"]}
     assert known["complete"] == "disparity"
-
-
-def test_a_figure_carries_what_is_concluded_of_its_condition() -> None:
-    asked: dict[str, Any] = {"pairs": 10, "conditions": "relevant", "report": False}
-    measures = {"AdjustedOdds": "outside", "WinRatio": "outside", "FlipRate": None}
-    found = llmfair.audit_pairwise(model="fake:biased,pairwise=-2", measures=[*measures], **asked)
-    assert {name: found[name, "relevant"].conclusion for name in measures} == measures
-    assert found.verdict.status == "disparity" and found.verdict.group == "female"
-    with pytest.raises(llmfair.UsageError, match="plan pairwise has no verdict"):
-        _ = llmfair.plan_pairwise().verdict
 
 
 SMALL = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "-m", "fake:biased,malformed=0")

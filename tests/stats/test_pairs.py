@@ -251,13 +251,6 @@ def test_an_interval_whose_limits_are_no_numbers_is_none() -> None:
     assert change.p == change_of_pairs(ADJUSTED_ODDS, two, other).p is not None
 
 
-def test_pairs_without_any_spread() -> None:
-    pairs = counted(np.tile([PP, UU], 20), np.arange(40) // 4)
-    assert t_test(WIN_RATIO, pairs) == 1
-    certain = by_query(counted(np.tile([PP, PP, UU], 10), np.arange(30) // 3))
-    assert t_test(WIN_RATIO, certain) == pytest.approx(0)
-
-
 @given(pairs_of_queries)
 @settings(deadline=None)
 def test_swapping_the_sides_keeps_p_and_mirrors_the_interval(rows: list[tuple[int, ...]]) -> None:

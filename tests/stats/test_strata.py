@@ -124,13 +124,10 @@ def lists(
     relevant: int = 12,
     window: int = 20,
     pool: int = 0,
-    lazy: float = 0.0,
-    omits: float = 0.0,
 ) -> tuple[Comparisons, float]:
     """Lists of a ranker of these odds among irrelevant and relevant items, shown in parts that share no item.
 
-    `pool`: items recur, from so many, with a quality of their own. `lazy`: the share of parts left as they are.
-    `omits`: of the protected items of an answer's lower half, how many are left out.
+    `pool`: items recur, from so many, with a quality of their own.
     """
     rng = np.random.default_rng(seed)
     quality = rng.standard_t(2, pool) if pool else None
@@ -152,13 +149,7 @@ def lists(
             for name in shown:
                 female, grade, own = known[name]
                 tastes[name] = 1.5 * grade + own + rng.gumbel() + female * math.log(odds[grade])
-            answer = shown if rng.random() < lazy else sorted(shown, key=tastes.__getitem__, reverse=True)
-            half = len(answer) // 2
-            answer = [
-                name
-                for i, name in enumerate(answer)
-                if i < half or not known[name][0] or rng.random() >= omits
-            ]
+            answer = sorted(shown, key=tastes.__getitem__, reverse=True)
             windows.append({"shown": shown, "answer": answer})
         grades_of = {name: int(grade) for name, (_, grade, _) in known.items()}
         documents.append({"side": sides, "grade": grades_of, "chains": [{"windows": windows}]})

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from llmfair.audits.aggregates import (
     ALL,
-    FEWEST_RUNS,
     Inference,
     Preference,
     aggregate,
@@ -391,14 +390,12 @@ def with_family(
     headlines = {finding.measure for finding in findings.values()}
     for place, row in enumerate(rows):
         finding = findings.get(row.condition)
-        if finding is not None and row.query_id == ALL and row.measure == finding.measure:
-            p = None if finding.odds is None else finding.odds.p
-            reason = row.reason or finding.reason
-            rows[place] = replace(row, p=p, conclusion=finding.conclusion, reason=reason)
-        elif finding is not None and row.query_id == ALL:
-            for stratum, odds in finding.strata.items():
-                if row.measure == of_stratum(finding.measure, stratum):
-                    rows[place] = replace(row, p=odds.p)
+        if finding is not None and row.query_id == ALL:
+            p_of = {of_stratum(finding.measure, name): odds.p for name, odds in finding.by_stratum.items()}
+            row = rows[place] = replace(row, p=p_of.get(row.measure, row.p))
+            if row.measure == finding.measure:
+                reason = row.reason or finding.reason
+                rows[place] = replace(row, conclusion=finding.conclusion, reason=reason)
         contrast = row.measure == contrasted and SEPARATOR in row.condition
         claims = row.query_id == ALL and REPEAT not in row.condition.split(SEPARATOR)
         if claims and (contrast or row.measure in headlines):
@@ -416,19 +413,18 @@ def with_disparities(
     Each p is one-sided, so it is held against half of what the level leaves. The control condition claims nothing, and
     stands by its own p. Odds that are outside by their own p alone are the reason why nothing else is concluded.
     """
-    most = (1 - level) / 2
+    most, changed = (1 - level) / 2, dict[str, ListwiseFinding]()
     claims = [name for name in findings if name != REPEAT]
     adjusted = dict(zip(claims, holm([findings[name].p_outside for name in claims]), strict=True))
-    changed = dict(findings)
     for name, finding in findings.items():
         p = adjusted.get(name, finding.p_outside)
+        alone = [odds.p_outside for odds in finding.by_stratum.values() if odds.p_outside is not None]
         finding = structs.replace(finding, p_outside_adjusted=p)
-        p_of = [odds.p_outside for odds in finding.by_stratum.values()]
         if p is not None and p <= most:
-            outside = structs.replace(finding, conclusion=Conclusion.OUTSIDE)
-            odds = outside.by_stratum.get(outside.decisive)
-            finding = structs.replace(outside, reason=None if odds is None else odds.reason)
-        elif finding.conclusion is Conclusion.INCONCLUSIVE and any(p is not None and p <= most for p in p_of):
+            finding = structs.replace(finding, conclusion=Conclusion.OUTSIDE)
+            odds = finding.by_stratum.get(finding.decisive)
+            finding = structs.replace(finding, reason=None if odds is None else odds.reason)
+        elif finding.conclusion is Conclusion.INCONCLUSIVE and min(alone, default=1.0) <= most:
             finding = structs.replace(finding, reason=OUTSIDE_ALONE)
         changed[name] = finding
     return changed
@@ -783,13 +779,10 @@ def outcome_of(
     planned |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
     ranked = Counter(probe.condition for probe, _ in chains)
     counts = {name: ProbeCounts(planned[name], ranked[name]) for name in names}
-    ratios = [[getattr(value, "ratio", value) for value in column.values.values()] for column in columns]
-    controlled = [sum(len(ratio.controlled) for ratio in of if isinstance(ratio, Ratio)) for of in ratios]
     results = ListwiseResults(
         **design.told(run, counts, failures, columns),
         limits=limit_notes(design.measures, judged[INITIAL]),
         intervals=_intervals(columns, inference),
-        controlled=any(runs >= FEWEST_RUNS for runs in controlled),
         reach=design.reach,
         answers=answers,
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},

@@ -31,7 +31,7 @@ from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.scoring import ScoredRun
 from llmfair.io.text import count, p_text
-from llmfair.metrics.base import CONTROLLED, plain_name
+from llmfair.metrics.base import plain_name
 from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Attribute, Candidates, Document, Query
 from llmfair.probes import REPEAT, initial_orders
@@ -383,8 +383,6 @@ def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             how.append(INTERVALS[results.intervals[ratio]].format(design.seed))
         setting = f"{window_text(design)}, {count(design.orders, design.initial + ' initial order')}"
         parts = [", ".join(how), "whole lists" if design.prompt_sha256 is None else setting]
-        if CONTROLLED in ratio and not results.controlled:
-            parts.append("too few runs to take out what the initial orders explain: the plain ratio")
         yield f"{ratio}: {'; '.join(filter(None, parts))}"
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
 
