@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import accumulate, combinations
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,11 @@ class Outcomes:
     shown: Mapping[tuple[int, Stratum], int]
     window: int
     signed: ClassVar[bool] = True
+    arrays: ClassVar[tuple[str, ...]] = ("query", "relevant", "first", "second", "ahead", "slots")
+
+    def some(self, rows: Flags | Integers) -> Self:
+        """These outcomes alone."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in self.arrays})
 
     def of(self, stratum: Stratum | None) -> Flags:
         """Which are of the stratum; of both where it is None."""
@@ -108,10 +113,6 @@ class Comparisons(Outcomes):
     second: Integers
     ahead: Floats
     slots: Floats
-
-    def some(self, rows: Flags | Integers) -> Comparisons:
-        columns = ("query", "relevant", "first", "second", "ahead", "slots")
-        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
     @property
     def ways(self) -> tuple[Integers, ...]:
@@ -152,6 +153,7 @@ class PairCounts(Outcomes):
     ahead: Floats
     make: Mapping[int, Callable[[], Comparisons]]
     signed = False
+    arrays = ("query", "relevant", "count", "ahead")
 
     @property
     def size(self) -> int:
@@ -171,10 +173,6 @@ class PairCounts(Outcomes):
 
     def weights(self, stratum: Stratum | None) -> Floats:
         return self.count * super().weights(stratum)
-
-    def some(self, rows: Flags) -> PairCounts:
-        columns = ("query", "relevant", "count", "ahead")
-        return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
     def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
         return np.stack(intercepts, axis=1).astype(float)
@@ -226,7 +224,7 @@ class Choices(Outcomes):
     def ways(self) -> tuple[Integers, ...]:
         return self.of_rows(self.query), self.item
 
-    def some(self, rows: Flags) -> Choices:
+    def some(self, rows: Flags | Integers) -> Self:
         kept = self.of_rows(rows)
         starts = np.cumsum([0, *self._sizes[rows]])[:-1]
         alternatives = {name: getattr(self, name)[kept] for name in ("item", "of_first", "slots")}

@@ -391,16 +391,15 @@ def _simulated(
                     of_it.append([(None,) * len(Figures._fields)] * len(strata))
                     continue
                 outcomes = together([(value.outcomes, value.doc_ids) for value in compared])
-                figures = (figure(outcomes, stratum) for stratum in strata)
+                figures = [figure(outcomes, stratum) for stratum in strata]
                 of_it.append(
                     [
                         (f.log_odds, f.error, f.freedom, f.clusters if f.recurs else inf, f.bound(band))
                         for f in figures
                     ]
                 )
-    return {beta: Figures(*np.array(of_it, float).T.swapaxes(1, 2)) for beta, of_it in rows.items()}, len(
-        lists
-    )
+    arrays = {beta: np.array(of_it, float).transpose(2, 0, 1) for beta, of_it in rows.items()}
+    return {beta: Figures(*of_it) for beta, of_it in arrays.items()}, len(lists)
 
 
 def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[int, Sequence[Items]]:
@@ -410,10 +409,8 @@ def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[i
         cost, most = float(orders * sum(strategy.plan(items.n).calls for items in lists)), PLAYED_CALLS
     else:
         each = zip(lists, windows, strict=True)
-        cost, most = (
-            fsum(orders * comparisons(items.n, items.pairs, of or ()) for items, of in each),
-            COMPARED,
-        )
+        cost = fsum(orders * comparisons(items.n, items.pairs, of or ()) for items, of in each)
+        most = COMPARED
     audits = min(MOST_AUDITS, max(FEWEST_AUDITS, int(most / cost)))
     return audits, lists[:: max(1, min(int(cost * audits / most), len(lists) // FEWEST_LISTS))]
 
@@ -424,18 +421,9 @@ def _both_ways(audits: Figures, more: float, injected: float = 0.0, log_odds: fl
     Each is read twice, the second time off by as much the other way, which is as likely: so shares are surer.
     """
     off, freedom = (audits.log_odds - injected) / sqrt(more), (audits.freedom + 1) * more - 1
-    return Figures(
-        np.concatenate([log_odds + off, log_odds - off]),
-        *(
-            np.tile(array, (2, 1))
-            for array in (
-                audits.error / sqrt(more),
-                np.maximum(1.0, freedom),
-                audits.clusters * more,
-                audits.bound,
-            )
-        ),
-    )
+    others = (audits.error / sqrt(more), np.maximum(1.0, freedom), audits.clusters * more, audits.bound)
+    both = np.concatenate([log_odds + off, log_odds - off])
+    return Figures(both, *(np.tile(array, (2, 1)) for array in others))
 
 
 def _ends(audits: Figures, rule: HowRanked, prompts: int) -> tuple[Flags, Flags]:
@@ -456,10 +444,8 @@ def _ends(audits: Figures, rule: HowRanked, prompts: int) -> tuple[Flags, Flags]
     guarded = t_within(min(rule.guard[0], low), max(rule.guard[1], high))
     within = stdtr(audits.freedom, -np.column_stack([t[:, :1], guarded[:, 1:]])) < tail
     odds = np.exp(audits.log_odds[:, 1:])
-    parity = (within & (audits.clusters >= FEWEST_ITEMS)).all(axis=1) & ((low < odds) & (odds < high)).all(
-        axis=1
-    )
-    return disparity, parity & ~disparity
+    in_band = ((low < odds) & (odds < high)).all(axis=1)
+    return disparity, in_band & (within & (audits.clusters >= FEWEST_ITEMS)).all(axis=1) & ~disparity
 
 
 def _expected(design: ListwiseDesign, odds: float) -> ExpectedRatio | None:

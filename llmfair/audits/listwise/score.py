@@ -146,19 +146,6 @@ class Rankings:
     incomplete: IncompleteRun | None = None
 
 
-def of_file(path: Path, against: Against, announce: Announce) -> Rankings:
-    """A run file; its tag is the model, its path both run and condition. Raises UsageError if none is judged."""
-    file = read_file(path, announce)
-    check_queries(path, file, against.judgements)
-    columns = {
-        "run": str(path),
-        "dataset": against.judgements.name,
-        "attribute": against.attribute.name,
-        "model": file.tag,
-    }
-    return Rankings(columns, {str(path): [file]}, against)
-
-
 def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
@@ -225,10 +212,16 @@ SHOWN_QUERIES = 5
 def score_files(
     paths: Sequence[Path], settings: ScoreSettings, announce: Announce
 ) -> Iterator[RemeasuredRun]:
-    """TREC run files, one after the other, so that of many large ones one is in memory. Raises UsageError."""
+    """TREC run files, one after the other, so that of many large ones one is in memory: a file's tag is the model.
+
+    Raises UsageError, also for a file of which nothing is judged.
+    """
     against = Against(*judged_by(settings))
     for path in paths:
-        yield _measured(of_file(path, against, announce), settings)
+        file = read_file(path, announce)
+        check_queries(path, file, against.judgements)
+        columns = {"dataset": against.judgements.name, "attribute": against.attribute.name, "model": file.tag}
+        yield _measured(Rankings({"run": str(path), **columns}, {str(path): [file]}, against), settings)
 
 
 def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
@@ -250,11 +243,8 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
 
 def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     """A run file or a folder of rankings, measured."""
-    gates, audit, against = (
-        [parse_gate(text, Judged) for text in settings.require],
-        target.audit,
-        target.against,
-    )
+    audit, against = target.audit, target.against
+    gates = [parse_gate(text, Judged) for text in settings.require]
     measures_text = settings.measures or f"{HEADLINE}," * bool(target.of_answers) + SCORED
     shown = parse_measures(",".join((measures_text, *(gate.measure for gate in gates))), Judged)
     audited = {row.measure for row in target.of_answers}
