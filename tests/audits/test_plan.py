@@ -53,17 +53,6 @@ def test_requests_for_lists_of_200() -> None:
     assert not Path("runs").exists()
 
 
-def test_tokens_of_the_paper_s_151_queries() -> None:
-    """About 17 million under the paper's settings, 34 with its prompt by default; titles of 14.5 characters."""
-    lists = balanced(5, 100, 100)
-    titles = {doc_id: f"{doc_id:.>14}"[:15] for rows in lists.values() for doc_id, _, _ in rows}
-    dataset = str(write_folder(Path("titled"), lists, titles))
-    for preset, millions in (("paper", 17), (None, 34)):
-        asked = ListwiseSettings.make(preset, dataset=dataset, prompt="wikiproject")
-        planned = plan_of(LISTWISE, asked)
-        assert planned["prompt_tokens"] / 1e6 / 5 * 151 == pytest.approx(millions, rel=0.05)
-
-
 def test_a_run_asks_what_was_planned() -> None:
     lists = balanced(2, 6, 5) | {"short": balanced(1, 4, 3)["q0"], "long": balanced(3, 12, 9)["q2"]}
     dataset = str(write_folder(Path("uneven"), lists, {"q0f0": "A very much longer title than the others"}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import combinations
 from math import exp
 
 import numpy as np
@@ -24,7 +23,7 @@ from llmfair.nouns import Chat, Encounter, Scores
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.strategies import PartialOrder, Windows, covering, encounters_of, read_scores
 from llmfair.stats.power import Windows as Plan
-from llmfair.stats.power import attainable_precision, attainable_ratio, by_windows, comparisons, first_shown
+from llmfair.stats.power import attainable_precision, attainable_ratio, by_windows, first_shown
 from llmfair.stats.strata import Comparisons
 
 
@@ -47,13 +46,6 @@ def test_they_are_the_encounters_of_an_audit(n: int, window: int, step: int) -> 
         for encounter in encounters_of(PartialOrder(number, *of) for number, of in enumerate(asked))
     ]
     assert found == [tuple(ids[r] for r in ranks) for ranks in first_shown(windows) if len(ranks) > 1]
-
-
-@pytest.mark.parametrize("windows", [covering(12, 6, 3), parts(12, 4)])
-def test_comparisons_by_counting(windows: Plan) -> None:
-    """Two given items meet as often as two ranks do that are shown for the first time together."""
-    meet = sum(len([*combinations(ranks, 2)]) for ranks in first_shown(windows)) / (12 * 11 / 2)
-    assert comparisons(12, 10, windows) == pytest.approx(10 * meet)
 
 
 def test_an_injected_preference_and_slots_are_what_is_compared() -> None:

@@ -103,16 +103,6 @@ def test_junit_has_the_verdict_and_every_gate() -> None:
     assert wrong["verdict"] == verdict["sentence"] and "is below 1" in wrong["FlipRate>=1 (relevant)"]
 
 
-@pytest.mark.whole
-def test_junit_says_what_else_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    asked = (*PAIRS, "--pairs", "4", "--junit", "junit.xml", "-m", "fake:biased,malformed=0.5")
-    assert command(*asked, "-m", "fake:oracle", "-m", "openai:x", "--max-invalid", "0.1").code == 4
-    unparseable, _, keyless = suites("junit.xml")
-    assert unparseable.get("failures") == "1" and "unparseable" in problems(unparseable)["run"]
-    assert keyless.get("errors") == "1" and "needs a key" in problems(keyless)["run"]
-
-
 @pytest.mark.parametrize("path", ["", "/"])
 def test_junit_that_is_no_file_is_refused_in_a_sentence(path: str) -> None:
     with pytest.raises(UsageError, match="Is a directory"):
