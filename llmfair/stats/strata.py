@@ -718,7 +718,8 @@ def _variances(parts: Iterable[Rows], several: Sequence[Flags]) -> list[float]:
     variances = dict.fromkeys(crossings, 0.0)
     later: dict[tuple[int, ...], list[tuple[Integers, Floats]]] = {some: [] for some in crossings}
     for rows in parts:
-        numbers, places = zip(*map(_places, rows.ways), strict=True)
+        numbers = [np.flatnonzero(np.bincount(way)) for way in rows.ways]
+        places = [np.searchsorted(number, way) for number, way in zip(numbers, rows.ways, strict=True)]
         for some in crossings:
             sizes = [len(numbers[way]) for way in some]
             joint, sums = _by_cluster(_joint([places[way] for way in some], sizes), rows.scores)
@@ -739,14 +740,6 @@ def _variances(parts: Iterable[Rows], several: Sequence[Flags]) -> list[float]:
             _, sums = _by_cluster(*map(np.concatenate, zip(*of_parts, strict=True)))
             variances[some] += float((sums**2).sum())
     return [(-1) ** (len(some) + 1) * variance for some, variance in variances.items()]
-
-
-def _places(way: Integers) -> tuple[Integers, Integers]:
-    """The numbers that there are, and of each row which of these it has."""
-    number = np.flatnonzero(np.bincount(way))
-    place = np.zeros(int(way.max(initial=0)) + 1, np.intp)
-    place[number] = np.arange(len(number))
-    return number, place[way]
 
 
 def _joint(ways: Sequence[Integers], sizes: Sequence[int]) -> Integers:

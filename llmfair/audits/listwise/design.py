@@ -516,7 +516,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     )
     concluded = ",".join([concluded, *(of_stratum(odds, stratum) for stratum in strata)])
     first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
-    how = ("random", 1) if first_stage else (settings.initial, settings.orders)
+    how: tuple[Any, int] = ("random", 1) if first_stage else (settings.initial, settings.orders)
     orders = {c.query.query_id: initial_orders(c, attribute, *how, settings.seed) for c in candidates}
     if first_stage:  # ties come in a random order: the dataset's own may tell what is relevant
         orders = {query_id: [first_stage.ordered(of[0])[0]] for query_id, of in orders.items()}

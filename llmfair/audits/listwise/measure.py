@@ -701,7 +701,9 @@ def look(windows: Sequence[WindowShare], rule: HowRanked, level: float) -> Decis
     odds = list_odds(values, strata_of(values, rule.strata), level=rule.level)
     if odds is None:
         return None
-    p_of = {each.figure.outside(rule.band): each for each in (*reversed(odds.strata.values()), odds.pooled)}
+    p_of = {
+        each.figure.outside(rule.band): each for each in (*reversed([*odds.strata.values()]), odds.pooled)
+    }
     p = odds.figures.outside(rule.band)
     if p is not None and p <= (1 - rule.level) / 2:
         low = p_of[min(p for p in p_of if p is not None)].estimate.low

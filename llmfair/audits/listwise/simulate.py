@@ -164,16 +164,16 @@ def simulate_encounters(
     met = (groups[..., first] * groups[..., second] == -1) & (grades[..., first] == grades[..., second])
     run, chain, pair = np.nonzero(met)
     leads = groups[run, chain, first[pair]] == 1
-    ranks = np.where(
+    met_at = np.where(
         leads, [first[pair], second[pair]], [second[pair], first[pair]]
     ).T  # the protected item's first
-    of_ranks = scores[run[:, None], chain[:, None], ranks]
+    of_ranks = scores[run[:, None], chain[:, None], met_at]
     ends = np.cumsum(np.bincount(run, minlength=audits))[:-1]
     return Encounters(
         items,
         np.split(of_ranks[:, 0] - of_ranks[:, 1], ends),
-        np.split(slot_of[ranks], ends),
-        np.split(shown[run[:, None], chain[:, None], ranks], ends),
+        np.split(slot_of[met_at], ends),
+        np.split(shown[run[:, None], chain[:, None], met_at], ends),
         max((end - start for start, end in windows), default=1),
     )
 
@@ -263,12 +263,13 @@ def rank_played(strategy: Strategy, tastes: NDArray[np.int8]) -> NDArray[np.int8
     """The final lists of a noiseless ranker that puts low tastes first; `tastes` by rank, shape (draws, n)."""
     ranked = np.empty_like(tastes)
     for row, ranks in enumerate(tastes):
-        weights = (-ranks).tolist()
-        final, _ = play(
-            strategy, range(len(ranks)), lambda items, _, of=weights: [of[item] for item in items]
-        )
+        final, _ = play(strategy, range(len(ranks)), _by((-ranks).tolist()))
         ranked[row] = ranks[final]
     return ranked
+
+
+def _by(weights: Sequence[float]) -> Weigh:
+    return lambda items, alone: [weights[item] for item in items]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from math import fsum, log
 from pathlib import Path
@@ -41,6 +42,7 @@ from llmfair.report.figures import headline_plots, on_log, ratio_of, reach_of, u
 from llmfair.report.groups import (
     Furthest,
     FurthestQuery,
+    Group,
     Item,
     Values,
     distance,
@@ -51,6 +53,7 @@ from llmfair.report.groups import (
 from llmfair.report.phrases import (
     audited_note,
     calls_of,
+    cell,
     conclusion_text,
     differs_text,
     drawn_note,
@@ -89,6 +92,7 @@ from llmfair.report.table import Column, Table, figure_columns, headings
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
 from llmfair.results import OUTSIDE_ALONE, Band, Declared, Exhibits, Figure, Reach, Row, Words
+from llmfair.rundir import RunDir
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.strata import Stratum
 
@@ -697,6 +701,45 @@ def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts, ord
     return {doc_id: rank for rank, doc_id in enumerate(orders[order].doc_ids, start=1)}
 
 
+# Several ways of asking side by side: how well each ranks, what it prefers, and what it takes.
+
+
+def group_tables(group: Group) -> Iterator[Table]:
+    """A row a run, where models were asked by several strategies; nothing where all were asked by one."""
+    rows = [(name, run) for name, runs in group.rows.items() for run in runs.values()]
+    if len({run.settings.get("strategy", "windows") for _, run in rows}) < 2:
+        return
+    first, *others = [run.results.design.conditions for _, run in rows]
+    common = next((name for name in first if all(name in conditions for conditions in others)), None)
+    level, cells = f"[{100 * rows[0][1].results.level:g} %]", list[tuple[str, ...]]()
+    for name, run in rows:
+        results, folder, condition = (
+            run.results,
+            RunDir(run.folder),
+            common or run.results.design.conditions[0],
+        )
+        manifest, of_run, figures = folder.read_manifest(), results.verdict, results.by_key()
+        tokens, status = manifest.prompt_tokens + manifest.completion_tokens, ""
+        if of_run is not None:  # one that speaks of another prompt names it
+            status = of_run.status + f" ({of_run.condition})" * (of_run.condition not in (None, condition))
+        seconds = sum(
+            (datetime.fromisoformat(command.ended) - datetime.fromisoformat(command.started)).total_seconds()
+            for command in manifest.invocations
+            if command.ended is not None
+        )
+        utility, odds = figures.get(("nDCG@20", condition)), figures.get(("PreferenceOdds", condition))
+        cost = (f"{folder.answers():,}", f"{tokens:,}" if tokens else "", f"{seconds:,.0f}")
+        cells.append((name, cell(utility), cell(odds, results.band), status, *cost))
+    notes = (
+        f"utility and odds under {f'the {common} prompt' if common else 'the first prompt of each run'}",
+        "calls and tokens are those of all answers on disk (a question that comes again is asked once), tokens as the "
+        "server counts them; seconds are those of all commands",
+    )
+    figures_of = (f"nDCG@20 {level}", f"odds of answers {level}")
+    header = ("model", *figures_of, "verdict", "calls", "tokens", "seconds")
+    yield Table(f"Ways of asking · {group.dataset}", header, tuple(cells), notes)
+
+
 # What the page of a listwise audit has of its own.
 
 
@@ -939,6 +982,7 @@ WORDS = Wording(
     verdict=ListwiseWords("prompt", TITLES).verdict,
     table=listwise_table,
     section=listwise_section,
+    group_tables=group_tables,
     differences=differences,
     how_ended=how_ended,
     what_was_shown=ranks_of,
