@@ -86,7 +86,7 @@ from llmfair.report.plan import (
     undefined_notes,
 )
 from llmfair.report.plots.base import Plot, palette
-from llmfair.report.plots.ratios import Value, rank_boxes, utility_and_ratio
+from llmfair.report.plots.ratios import Point, rank_boxes, utility_and_ratio
 from llmfair.report.section import SHOWN_VERDICTS, Section, condition_verdicts, verdict
 from llmfair.report.table import Column, Table, figure_columns, headings
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
@@ -617,30 +617,21 @@ def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared
     conditions = [name for name in results.design.conditions if results.chains[name].ranked]
     names = {condition: TITLES.get(condition, condition) for condition in (*conditions, INITIAL)}
     looks = palette([*names.values()])
-    across, up = utility_of(results.shown, declared), ratio_of(results.shown, declared)
-    if across and up:
-        points = [
-            (name, *point, looks[name], name)
-            for condition, name in names.items()
-            if (point := _point(cells, condition, across, up))
-        ]
-        if points:
-            yield utility_and_ratio(points, plain_name(across), plain_name(up), reach_of(results.reach, up))
+    across, up = utility_of(results.shown, declared) or "", ratio_of(results.shown, declared) or ""
+    points = list[Point]()
+    for condition, name in names.items() if across and up else ():
+        utility = value_of(cells.get((across, condition)))
+        # of the input there is nothing to control for
+        ratio = on_log(value_of(cells.get((up, condition)) or cells.get((plain_name(up), condition))))
+        if utility and ratio:
+            points.append((name, utility, ratio, looks[name], name))
+    if points:
+        yield utility_and_ratio(points, plain_name(across), plain_name(up), reach_of(results.reach, up))
     yield from headline_plots(results, conditions, declared, TITLES)
     if lists is not None:
         boxes = {condition: lists.ranks(condition) for condition in conditions if lists.ranked[condition]}
         if any(len(ranks) for both in boxes.values() for ranks in both):
             yield rank_boxes(boxes, asdict(results.words))
-
-
-def _point(
-    cells: Mapping[tuple[str, str], Figure], condition: str, across: str, up: str
-) -> tuple[Value, Value] | None:
-    """Utility and ratio under a condition, where it has both."""
-    utility = value_of(cells.get((across, condition)))
-    # of the input there is nothing to control for
-    ratio = on_log(value_of(cells.get((up, condition)) or cells.get((plain_name(up), condition))))
-    return (utility, ratio) if utility and ratio else None
 
 
 # Queries whose lists are far from parity, both rankings side by side.
