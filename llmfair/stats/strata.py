@@ -722,7 +722,7 @@ def _variances(parts: Iterable[Rows], several: Sequence[Flags]) -> list[float]:
         places = [np.searchsorted(number, way) for number, way in zip(numbers, rows.ways, strict=True)]
         for some in crossings:
             sizes = [len(numbers[way]) for way in some]
-            joint, sums = _by_cluster(_joint([places[way] for way in some], sizes), rows.scores)
+            joint, sums = _by_cluster(np.ravel_multi_index([places[way] for way in some], sizes), rows.scores)
             if 0 not in some and any(flags.any() for flags in several):
                 items = [
                     numbers[way][place]
@@ -731,7 +731,7 @@ def _variances(parts: Iterable[Rows], several: Sequence[Flags]) -> list[float]:
                 recurs = np.logical_and.reduce(
                     [several[way - 1][item] for way, item in zip(some, items, strict=True)]
                 )
-                joint = _joint(items, [len(several[way - 1]) for way in some])
+                joint = np.ravel_multi_index(items, [len(several[way - 1]) for way in some])
                 later[some].append((joint[recurs], sums[recurs]))
                 sums = sums[~recurs]
             variances[some] += float((sums**2).sum())
@@ -740,14 +740,6 @@ def _variances(parts: Iterable[Rows], several: Sequence[Flags]) -> list[float]:
             _, sums = _by_cluster(*map(np.concatenate, zip(*of_parts, strict=True)))
             variances[some] += float((sums**2).sum())
     return [(-1) ** (len(some) + 1) * variance for some, variance in variances.items()]
-
-
-def _joint(ways: Sequence[Integers], sizes: Sequence[int]) -> Integers:
-    """A number for each combination of numbers below `sizes`."""
-    number = np.zeros(len(ways[0]), np.intp)
-    for way, size in zip(ways, sizes, strict=True):
-        number = number * size + way
-    return number
 
 
 def _recurs(way: Integers, queries: Integers) -> bool:
