@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from llmfair.audits.aggregates import Preference
 from llmfair.audits.calibrate import (
     BLOCK,
     about,
@@ -548,22 +547,12 @@ DOCUMENTS = {"plan": ListwisePlan, "calibrate": ListwiseCalibration}
 """The types of what `plan` and `calibrate` print with --json."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedAudit:
-    """What one audit found, and the p of its sign flip; `odds` None where nothing was compared."""
+class SimulatedAudit(NamedTuple):
+    """What one audit found, and the p of its sign flip; `estimate` None where nothing was compared, or but a bound."""
 
-    odds: Preference | None
+    estimate: Estimate | None
     finding: ListwiseFinding
     p: float | None
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """None where outcomes are separated, so that there is a bound at most."""
-        return None if self.odds is None or self.odds.bound is not None else self.odds.estimate
-
-    @property
-    def log_odds(self) -> float | None:
-        return log(self.estimate.value) if self.estimate and self.estimate.value is not None else None
 
 
 def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
@@ -581,7 +570,22 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
         )
     measured, values = partial(finding_of, rule=design.rule), settings_of(settings)
     recovered = found_by_preference(audits(design, settings, lists, betas), betas, measured, advance)
-    sizes = [items.n for items in design.lists]
+    sizes, rows = [items.n for items in design.lists], []
+    for beta, outcomes in zip(betas, recovered, strict=True):
+        intervals = [(e.low, e.high) for audit in outcomes if (e := audit.estimate)]
+        covered = [
+            low <= exp(beta) <= high for low, high in intervals if low is not None and high is not None
+        ]
+        p_values = [audit.p for audit in outcomes if audit.p is not None]
+        findings = [audit.finding for audit in outcomes]
+        odds = [exp(log_odds) for log_odds in _log_odds(outcomes)]
+        rows.append(row_of(COLUMNS, beta, odds, covered, p_values, findings, settings.level, {}))
+    # odds, one either way, that a test at 5 % finds, from the scatter of ln odds at parity; none of too few queries
+    logs, ends = _log_odds(recovered[betas.index(0)]), [None, None]
+    error = float(np.std(logs, ddof=1)) if len(logs) > 1 else None
+    if error and len(lists) >= FEWEST_TESTED:
+        below = smallest_ratio(error * sqrt(len(lists)), len(lists), settings.power)
+        ends = [below, 1 / below]
     return {
         **about(design, settings),
         "design": {
@@ -591,25 +595,14 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
         },
         "settings": {name: value for name, value in values.items() if name not in ("strategy", "answers")}
         | design.ordered_by(),
-        "injected": [
-            row_of(
-                COLUMNS,
-                beta,
-                [exp(audit.log_odds) for audit in outcomes if audit.log_odds is not None],
-                [
-                    estimate.low <= exp(beta) <= estimate.high
-                    for audit in outcomes
-                    if (estimate := audit.estimate) and estimate.low is not None and estimate.high is not None
-                ],
-                [audit.p for audit in outcomes if audit.p is not None],
-                [audit.finding for audit in outcomes],
-                settings.level,
-                {},
-            )
-            for beta, outcomes in zip(betas, recovered, strict=True)
-        ],
-        "smallest": _smallest(recovered[betas.index(0)], len(lists), settings.power),
+        "injected": rows,
+        "smallest": {"power": settings.power, "queries": len(lists), "error": error, "odds": ends},
     }
+
+
+def _log_odds(audits: Sequence[SimulatedAudit]) -> list[float]:
+    """Of the audits that have odds with a size."""
+    return [log(e.value) for audit in audits if (e := audit.estimate) and e.value is not None]
 
 
 def audits(
@@ -631,18 +624,5 @@ def finding_of(audit: Mapping[str, Value], rule: HowRanked) -> SimulatedAudit:
         measure=HEADLINE, conclusion=conclusion, reason=reason, p_outside=odds.figures.outside(rule.band)
     )
     (finding,) = with_disparities({"neutral": finding}, rule.level).values()
-    return SimulatedAudit(odds.pooled, finding, no_preference(odds.pooled, rule))
-
-
-def _smallest(audits: Sequence[SimulatedAudit], queries: int, target: float) -> dict[str, Any]:
-    """The odds, one either way, that a test at 5 % finds with power `target`, from the scatter of ln odds at parity.
-
-    None with too few queries for a test.
-    """
-    logs = [audit.log_odds for audit in audits if audit.log_odds is not None]
-    error = float(np.std(logs, ddof=1)) if len(logs) > 1 else None
-    below = None
-    if error and queries >= FEWEST_TESTED:
-        below = smallest_ratio(error * sqrt(queries), queries, target)
-    ends = [None, None] if below is None else [below, 1 / below]
-    return {"power": target, "queries": queries, "error": error, "odds": ends}
+    estimate = odds.pooled.estimate if odds.pooled.bound is None else None
+    return SimulatedAudit(estimate, finding, no_preference(odds.pooled, rule))
