@@ -41,35 +41,26 @@ def power(effect: float, error: float, queries: float, level: float = LEVEL) -> 
 def queries_needed(ratio: float, sd: float, target: float = 0.8, level: float = LEVEL) -> int | None:
     """The fewest queries with which a ratio is told from 1 with power `target`; None beyond `MOST_QUERIES`.
 
-    `sd`: standard deviation of what one query adds to ln R. Raises ValueError for a power that parity has already.
+    `sd`: standard deviation of what one query adds to ln R.
     """
     effect = log(ratio)
-    _check_target(target, level)
     counts = range(FEWEST_TESTED, MOST_QUERIES + 1)
     place = bisect_left(counts, target, key=lambda queries: power(effect, sd / sqrt(queries), queries, level))
     return counts[place] if place < len(counts) else None
 
 
 def smallest_ratio(sd: float, queries: int, target: float = 0.8) -> float:
-    """The ratio below 1 that this many queries tell from 1 with power `target`; its inverse is the one above 1.
+    """The ratio below 1 that so many queries, enough for a test, tell from 1 with power `target`.
 
-    Raises ValueError where no test is made: for fewer than `FEWEST_TESTED` queries.
+    Its inverse is the one above 1.
     """
     from scipy.optimize import brentq
     from scipy.special import stdtrit
 
-    if queries < FEWEST_TESTED:
-        raise ValueError(f"no test is made of {queries} queries")
-    _check_target(target, LEVEL)
     most = float(stdtrit(queries - 1, (1 + LEVEL) / 2))
     while power(most, 1, queries) < target:
         most *= 2
     return exp(-float(brentq(lambda delta: power(delta, 1, queries) - target, 0, most)) * sd / sqrt(queries))
-
-
-def _check_target(target: float, level: float) -> None:
-    if not 1 - level < target < 1:
-        raise ValueError(f"a power of {target}: at parity it is {1 - level:.3g} already")
 
 
 # How many comparisons a design makes. Of a list of n items in random order, groups of f_i items meet for the first time
