@@ -68,7 +68,8 @@ def _held(judged: Judged, **spread: Any) -> tuple[NDArray[np.bool_], Floats] | N
     listed = _listed(judged, **spread)
     if isinstance(listed, Undefined) or not listed[0].any():
         return None
-    return listed[0].any(axis=0), listed[1]
+    held: NDArray[np.bool_] = np.any(listed[0], axis=0)
+    return held, listed[1]
 
 
 def _awrf_limit(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: Any) -> Limit | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import replace
-from itertools import product
 from math import exp, log
 from pathlib import Path
 from statistics import fmean
@@ -31,7 +30,6 @@ from llmfair.audits.pairwise.measure import (
     HowAsked,
     PairConclusion,
     beside_each_other,
-    bound_of,
     concluded,
     judged_of,
     measure_verdicts,
@@ -224,20 +222,6 @@ def test_of_several_strata_a_disparity_is_one_among_all() -> None:
     assert together(relevant=0.98, irrelevant=0.5) == [outside, inside]
     assert together(relevant=0.98, irrelevant=0.96) == [outside, outside]
     assert together(relevant=0.96, irrelevant=0.96) == [outside, outside]
-
-
-@pytest.mark.slow
-def test_bounds_hold_and_are_found() -> None:
-    """Over 200 audits of a model: those without preference hardly ever have a bound, others do, and it holds."""
-    rng = np.random.default_rng(0)
-    for queries, each, gamma in product((8, 44), (10, 50), (2.0, 3.0, 4.0)):
-        share = 1 / (1 + exp(-gamma))
-        ends = [conclusion_of(simulated(queries, each, share, 1 - share, rng)) for _ in range(200)]
-        assert sum(end is Conclusion.OUTSIDE for end, *_ in ends) <= 5 + 7
-    for beta in (-3.0, -4.0):
-        first, second = (1 / (1 + exp(-beta - sign * 4.0)) for sign in (1, -1))
-        bounds = [bound_of(simulated(44, 50, first, second, rng), 0.95) for _ in range(200)]
-        assert all(bound is not None and exp(beta) <= bound.odds < 0.8 for bound in bounds)
 
 
 @pytest.mark.whole
@@ -608,18 +592,3 @@ def test_what_says_nothing_is_counted(given: dict[str, Any], reason: str) -> Non
         assert row["covered"] is row["rejected"] is None
         assert (row["covered_n"], row["rejected_n"]) == (0, 0)
         assert results["smallest"]["relevant"] == {"power": 0.8, "tested": False, "odds": [None, None]}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("shared", [False, True])
-def test_coverage_and_size_at_full_length(shared: bool, tmp_path: Any) -> None:
-    """30 queries with items of their own, and with the same items in all."""
-    lists = balanced(30, 40, 40)
-    if shared:
-        lists = dict.fromkeys(lists, lists["q0"])
-    folder = write_folder(tmp_path / "lists", lists)
-    settings = MAKE(dataset=str(folder), runs=600, injected="0,0.3", conditions="relevant", query_sd=0.5)
-    for row in calibrate_pairwise(settings)["injected"]:
-        assert 0.92 <= row["covered"] <= 0.985, row
-        assert row["injected"] or 0.015 <= row["rejected"] <= 0.08, row

@@ -33,25 +33,6 @@ def row(document: Any, measure: str, stratum: str = "relevant", group: str = "")
     return found
 
 
-def test_content_bias_position_bias_and_unparseable_answers_are_told_apart() -> None:
-    found = asked(
-        *"fake:biased,pairwise=0.2,position=2,query_sd=0,malformed=0.05 --max-invalid 1 --model-seed 1 --json".split(),
-        queries=12,
-    ).json
-    for stratum in ("relevant", "irrelevant"):
-        odds, paper, balanced_ratio = (
-            row(found, m, stratum) for m in ("AdjustedOdds", "WinRatio", "BalancedRatio")
-        )
-        assert odds["low"] < math.exp(0.2) < odds["high"]
-        assert row(found, "PositionOdds", stratum)["low"] > math.exp(1.5)
-        assert row(found, "FirstSlotRate", stratum)["value"] > 0.8
-        assert paper["value"] > odds["value"] > balanced_ratio["value"] > 1
-        invalid = row(found, "InvalidRate", stratum)["value"]
-        assert invalid == pytest.approx(1 - 0.95**2, abs=0.039)
-        low, high = found["findings"][stratum]["worst_case"]
-        assert high - low == pytest.approx(0.05, abs=0.026)
-
-
 def test_a_sequential_audit_stops_at_the_same_pair_whatever_happens(tmp_path: Path) -> None:
     model = "fake:biased,pairwise=-0.7,position=0.5,query_sd=0,malformed=0"
     calm = asked(model, "--sequential", "--json", "--runs-dir", str(tmp_path / "calm"), "-j", "7").json

@@ -386,13 +386,13 @@ def outcome_of(
     for verdict in verdicts:
         by_stratum[verdict.stratum].append(verdict)
     answers = {stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()}
-    stopped = {stratum: process.settled("pairs") for stratum, process in stopping.items()}
+    stopped: dict[str, StoppingPoint] = {name: process.settled("pairs") for name, process in stopping.items()}
     how = how_asked(settings, facts, answers, stopped, settings.max_invalid)
     measured = measure_verdicts(design.measures, by_stratum, how)
-    ended = {
-        stratum: ProbeCounts(stopped[stratum].units if stopped else design.asked(stratum), len(of_it))
-        for stratum, of_it in by_stratum.items()
-    }
+    ended: dict[str, ProbeCounts] = {}
+    for stratum in design.strata:
+        asked = stopped[stratum].units if stopped else design.asked(stratum)
+        ended[stratum] = ProbeCounts(asked, len(by_stratum[stratum]))
     results = PairwiseResults(
         **design.told(run, ended, failures, measured.columns),
         reach={},
@@ -485,11 +485,8 @@ def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked)
     """The conclusion on one relevance stratum, with what has to be known to trust it."""
     values, inference = [*column.values.values()], asked.inference
     answers = [a for verdict in verdicts if verdict.draw < asked.repeats for a in verdict.answers]
-    odds, weights = (
-        aggregate(column.measure.aggregate, values, inference),
-        weights_of(column.measure.aggregate),
-    )
-    counted = joined(values, weights)
+    how, weights = column.measure.aggregate, weights_of(column.measure.aggregate)
+    odds, counted = aggregate(how, values, inference), joined(values, weights)
     if odds is None or counted is None or odds.value is None:
         reason = odds.reason if odds is not None else "no_pairs"
         return PairFinding(measure=str(column.measure), conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
@@ -579,7 +576,7 @@ def pair_changes(
     repeats = min(run.results.design.repeats for run in (base, other))
     tallies: list[dict[tuple[Measure, str], list[Value]]] = []
     for run in (base, other):  # a tally for every query, of the measures that pool their pairs
-        judged = {
+        judged: dict[str, Sequence[JudgedPairs]] = {
             key: judged_of((answered(run)[asked] for asked in common if asked[0] == key), repeats)
             for key in keys
         }
@@ -590,16 +587,16 @@ def pair_changes(
                 if column.group == "" and all(isinstance(value, Tally) for value in column.values.values())
             }
         )
-    counted = {
-        key: joined([tally(pairs, KAPPA) for pairs in judged[key]], base.setting("weights")) for key in keys
-    }
-    barred = {key: pairs and useless(pairs) for key, pairs in counted.items()}
-    paired = [measure for measure, _ in tallies[0]]
-    comparing.check_paired(chosen, paired, f"try {','.join(MEASURES)}")
+    before, after = tallies
+    barred: dict[str, str | None] = {}
+    for key in keys:
+        counted = joined([tally(pairs, KAPPA) for pairs in judged[key]], base.setting("weights"))
+        barred[key] = None if counted is None else useless(counted)
+    comparing.check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
     for measure in measures:
         for key in keys:
             row = structs.replace(comparing.row_of(other, key, measure, headlines), useless=barred[key])
-            row = _with_change(row, measure, *(of_run[measure, key] for of_run in tallies), level, base.name)
+            row = _with_change(row, measure, before[measure, key], after[measure, key], level, base.name)
             yield comparing.assessed(row, measure, base, other)
 
 

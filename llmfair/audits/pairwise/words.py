@@ -174,11 +174,11 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     yield OF_PAIRS if design.weights == "pooled" else None
     yield from (_unparseable_note(stratum, results) for stratum in strata)
     yield from pairs_notes(design)
-    for stratum, grades in (design.grades or {}).items():
+    for name, grades in (design.grades or {}).items():
         if not grades.matched and grades.difference:
             higher = "higher" if grades.difference > 0 else "lower"
             yield (
-                f"{stratum}: protected items are graded {abs(grades.difference):.2f} {higher} on average than those "
+                f"{name}: protected items are graded {abs(grades.difference):.2f} {higher} on average than those "
                 "they are asked against, which the odds do not take out; --grades match does"
             )
     yield from phrases.drawn_note(design.drawn)

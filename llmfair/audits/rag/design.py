@@ -344,22 +344,14 @@ class RagDesign(Design[Read | Support]):
         """
         stop, calls = self.settings.stop_after, 0
         for query in self.queries if stop != "retrieval" else ():
-            items = len(self.items(query))
-            if self.useful is None:
-                calls += 1 + items
-                draws = self.draws(query, frozenset())
-                lists = len({doc_ids for name, of in draws.items() if name != GOLD for doc_ids in of})
-                lists += self.settings.samples
-            else:
-                lists = len(self.lists(query, self.useful[query.query_id]))
+            items, labelled = len(self.items(query)), self.useful is not None
+            draws = self.draws(query, self.useful[query.query_id] if self.useful else frozenset())
+            lists = len({doc_ids for name, of in draws.items() if name != GOLD or labelled for doc_ids in of})
+            if not labelled:
+                calls, lists = calls + 1 + items, lists + self.settings.samples
             judging = 0 if self.judge is None or self.stops else min(self.settings.k, items)
             calls += lists * (1 + judging) * (stop != "labels")
         return calls
-
-    @property
-    def longest(self) -> int:
-        lists = self.settings.stop_after not in ("labels", "retrieval")
-        return min(self.calls, (self.useful is None) + lists + (self.judge is not None and not self.stops))
 
     def name_parts(self) -> tuple[str, ...]:
         return (self.dataset.name,)
@@ -503,12 +495,13 @@ def pooled(
     scores: dict[str, dict[str, Floats]] = {}
     if dataset.shared:
         first = next(iter(retrievers))
-        whole, items = scores_of(retrievers[first], dataset, queries), {}
+        scores[first], items = scores_of(retrievers[first], dataset, queries), {}
         for query in queries:
-            best, documents = deterministic(whole[query.query_id], pool), dataset.candidates(query).documents
-            items[query.query_id] = tuple(documents[place] for place in best)
-            whole[query.query_id] = whole[query.query_id][best]
-        dataset, scores[first] = dataset.with_items(items), whole
+            query_id, documents = query.query_id, dataset.candidates(query).documents
+            best = deterministic(scores[first][query_id], pool)
+            items[query_id] = tuple(documents[place] for place in best)
+            scores[first][query_id] = scores[first][query_id][best]
+        dataset = dataset.with_items(items)
     for name, retriever in retrievers.items():
         if name not in scores:
             scores[name] = scores_of(retriever, dataset, queries)
@@ -643,8 +636,7 @@ def known_useful(
     settings: RagSettings, dataset: QuestionSet, queries: Sequence[Query], model: str
 ) -> tuple[Mapping[str, frozenset[str]] | None, str]:
     """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
-    labels = settings.useful
-    grades: Mapping[str, Mapping[str, float]]
+    labels, grades = settings.useful, dict[str, Mapping[str, float]]()
     if labels == "gain":
         return None, labels
     if labels == "qrels":
@@ -653,11 +645,10 @@ def known_useful(
         path = Path(labels)
         check_belongs(path, dataset.name, model)
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
-        grades, labels = read_useful(path, lists), files.sha256(path)
-    of_queries = {query.query_id: grades.get(query.query_id, {}) for query in queries}
+        grades, labels = {**read_useful(path, lists)}, files.sha256(path)
     return {
-        query_id: frozenset(doc_id for doc_id, grade in of.items() if grade >= 1)
-        for query_id, of in of_queries.items()
+        query.query_id: frozenset(d for d, grade in grades.get(query.query_id, {}).items() if grade >= 1)
+        for query in queries
     }, labels
 
 
