@@ -22,17 +22,16 @@ from llmfair.metrics.base import POOLED
 from llmfair.metrics.names import in_words
 from llmfair.nouns import PairOutcome, PairVerdict
 from llmfair.report import groups, phrases, plan
-from llmfair.report.figures import headline_plots, ratio_of, value_of
-from llmfair.report.groups import Furthest, FurthestQuery, Group, Values
+from llmfair.report.figures import headline_plots, ratio_of
+from llmfair.report.groups import Furthest, FurthestQuery, Values
 from llmfair.report.phrases import few_queries, percent
 from llmfair.report.plan import Record, spread
-from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import position_bias, stacked_answers
+from llmfair.report.plots.ratios import stacked_answers
 from llmfair.report.section import Section, condition_verdicts
 from llmfair.report.table import Column, Table
 from llmfair.report.verdict import Case, VerdictWords
 from llmfair.report.words import Wording
-from llmfair.results import Band, Declared, Exhibits, Figure, Row, Words
+from llmfair.results import Band, Exhibits, Figure, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
 
 Rows = Mapping[tuple[str, str], Row]
@@ -462,39 +461,6 @@ def _smallest_odds(smallest: Record) -> str:
     return f"{text}: {' or '.join(odds)} (between injected ones)"
 
 
-# The figures of pairwise audits, of one and of several side by side.
-
-
-def pairwise_plots(results: PairwiseResults, declared: Declared) -> Iterator[Plot]:
-    """Answers on pairs, odds against the band, position bias."""
-    rows, strata = _rows(results), results.design.keys
-    answered = [(stratum, asdict(shares)) for stratum in strata if (shares := results.shares.get(stratum))]
-    if answered:
-        yield stacked_answers(answered, asdict(results.words))
-    yield from headline_plots(results, strata, declared, {})
-    first = [
-        (stratum, value) for stratum in strata if (value := value_of(rows.get(("FirstSlotRate", stratum))))
-    ]
-    if first:
-        yield position_bias(first)
-
-
-def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-    """Answers of every model on every relevance stratum, then what conclusions speak of."""
-    runs = [(name, audited.results) for name, of_name in group.drawn.items() for audited in of_name.values()]
-    answered = [
-        (f"{name}\n{results.attribute}: {stratum}", asdict(shares))
-        for name, results in runs
-        if isinstance(results, PairwiseResults)
-        for stratum, shares in results.shares.items()
-        if shares
-    ]
-    if answered:
-        words = asdict(group.audits()[0].results.words) if len({a for a, _ in group.columns}) == 1 else {}
-        yield stacked_answers(answered, words, f"answers-{number}")
-    yield from groups.headlines(group, declared, number, {})
-
-
 # What the report of a pairwise audit has of its own.
 
 
@@ -541,9 +507,11 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
     table, declared = pairwise_table(results), exhibits.measures
     ratio, by = ratio_of(results.shown, declared), ratio_of(results.measures, declared, of_queries=True)
     asked = ", ".join(f"{n:,} {stratum}" for stratum, n in results.design.pairs_asked.items())
+    shares = [(stratum, asdict(of_it)) for stratum, of_it in results.shares.items() if of_it]
+    answers = [stacked_answers(shares, asdict(results.words))] if shares else []
     return Section(
         table=table,
-        plots=list(pairwise_plots(results, declared)),
+        plots=[*answers, *headline_plots(results, results.design.keys, declared, {})],
         verdicts=list(condition_verdicts(results, table, declared, ratio, results.design.keys, "{} pairs")),
         furthest=furthest_pairs(folder, results, exhibits, by) if by else None,
         words=METHOD,
@@ -562,7 +530,6 @@ WORDS = Wording(
     verdict=pair_verdict,
     table=pairwise_table,
     section=pairwise_section,
-    group_plots=group_plots,
     how_ended=how_ended,
     what_was_shown=lambda about: f"{about['sides'][0]} first",
     concluded=pair_conclusion,
