@@ -321,13 +321,8 @@ def read_log(path: Path) -> list[Retrieved]:
     """The requests of a log by query, in the order that queries come first. Raises UsageError naming file and line."""
     by_query: dict[str, list[Request]] = {}
     for line, row in json_lines(path, Request, HINT):
-        for name, ids, of, among in (
-            ("cited", row.cited, "shown", row.shown),
-            ("shown", row.shown, "items", row.items or row.shown),
-            ("useful", row.useful, "items", row.items or row.useful),
-        ):
-            if stray := {*map(str, ids or ())} - {*map(str, among or ())}:
-                raise wrong(path, line, name, f"'{min(stray)[:40]}' is not in `{of}`", HINT)
+        if stray := {*map(str, row.cited or ())} - {*map(str, row.shown)}:
+            raise wrong(path, line, "cited", f"'{min(stray)[:40]}' is not in `shown`", HINT)
         by_query.setdefault(str(row.query_id), []).append(row)
     if not by_query:
         raise wrong(path, 0, "", "holds no request", HINT)

@@ -16,12 +16,10 @@ import pytest
 from llmfair.audits.rag import design
 from llmfair.audits.rag.design import bounded, cited, held, without_markers
 from llmfair.audits.rag.settings import RagSettings, Utility
-from llmfair.checkpoints import find_checkpoint, tokenizer_of
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.texts import UTILITIES
 from llmfair.nouns import Document
 from tests import models
-from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import Outcome, llmfair, only_run, refuses, table
 from tests.cli.command import ran as done
@@ -568,64 +566,19 @@ def test_labels_that_are_known_ask_nobody() -> None:
 
 
 @pytest.mark.whole
-def test_two_rounds_of_a_batch_give_the_figures_of_questions_one_by_one(unwaiting: None) -> None:
-    """Labels are one batch, the lists that they call for another."""
-    data = questions(*(question(f"q{n}", "aabbcc", gold="1") for n in range(3)))
-    with BatchServer() as server:
-        each = (
-            "rag", "-d", data, *"--alpha 1 --samples 5 -k 2 --utility contains -m openai:any --base-url".split(),
-            server.base_url, *"--server-name test --no-cache --no-report --max-invalid 1 -o".split(),
-        )  # fmt: skip
-        done(*each, "one/run", "--batch")
-        assert len(server.batches) == 2 and not server.requests
-        done(*each, "two/run")
-        assert server.requests
-    for name in (
-        "metrics.csv",
-        "per_query.csv",
-        "outputs.csv",
-        "gains.tsv",
-        "qrels.txt",
-        "samples/bm25-1.tsv",
-    ):
-        assert (Path("one/run") / name).read_bytes() == (Path("two/run") / name).read_bytes(), name
-
-
-# How long what a generator reads may be: in its own tokens where it runs on this machine
-
-
-OWN = "its own tokens"
-SHORT = ("--alpha", "1", "--samples", "2", "--max-invalid", "1", "--max-tokens", "8")
-
-
-def long_items() -> Path:
-    return items_of("d", *(f"{n} " + "words of an item " * 60 for n in range(4)))
-
-
-@pytest.mark.whole
-def test_an_encoder_decoder_s_prompts_fill_its_context_in_its_own_tokens(tmp_path: Path) -> None:
-    models.needs_local()
-    folder = models.t5(tmp_path / "t5")
-    flags = ("-d", long_items(), "-m", f"hf:{folder}", *SHORT)
-    ran(*flags, "-o", "run")
-    assert told("run", "manifest")["settings"]["lines"] == [OWN, 512]
-    tokenizer = tokenizer_of(find_checkpoint(str(folder)))
-    prompts = [row["chat"][-1][1] for row in journal("run")]
-    counts = [len(tokenizer.tokenize(prompt)) for prompt in prompts]
-    assert max(counts) <= 512 and sum(count > 480 for count in counts) >= 4
-    assert all(prompt.endswith("Question: one?") for prompt in prompts)
-    ran(*flags, *"-o cut --context 128".split())
-    assert told("cut", "manifest")["settings"]["lines"] == [OWN, 128]
-    path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": int(1e30)}))
-    refuses("does not say how many tokens its model reads", "rag", *flags)
-
-
-@pytest.mark.whole
-def test_a_decoder_leaves_room_for_its_answer(tmp_path: Path) -> None:
+def test_a_generator_on_this_machine_reads_as_many_of_its_own_tokens_as_its_answer_leaves(
+    tmp_path: Path,
+) -> None:
     models.needs_local()
     folder = models.causal(tmp_path / "mistral", max_position_embeddings=512)
-    flags = ("-d", long_items(), "-m", f"hf:{folder}", *SHORT)
+    data = items_of("d", *(f"{n} " + "words of an item " * 60 for n in range(4)))
+    flags = (
+        "-d",
+        data,
+        "-m",
+        f"hf:{folder}",
+        *"--alpha 1 --samples 2 --max-invalid 1 --max-tokens 8".split(),
+    )
     ran(*flags, "-o", "run")
-    assert told("run", "manifest")["settings"]["lines"] == [OWN, 512 - 8 - 64]
+    assert told("run", "manifest")["settings"]["lines"] == ["its own tokens", 512 - 8 - 64]
     refuses("reads 512 tokens, of which its answer takes 500", "rag", *flags[:-1], "500")
