@@ -42,8 +42,7 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
     from llmfair.cli.audits import write_report
     from llmfair.mitigation.mitigate import mitigate as held
     from llmfair.mitigation.mitigate import plan_mitigation
-    from llmfair.mitigation.words import mitigation_table, plan_table
-    from llmfair.report.table import headed
+    from llmfair.mitigation.words import headed_table, plan_table
     from llmfair.results import TIDY, lines_of
     from llmfair.rundir import RunDir, find_run
 
@@ -64,8 +63,7 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
     results, below = done.results, [report or done.folder]
     lines = (TIDY, lines_of(results.rows, TIDY))
     document = {**plain(results), **(terminal.failure(done.error) if done.error else {})}
-    shown = partial(headed, mitigation_table(results), results.verdict)
-    terminal.show(style, document, shown, lambda: lines, report, below)
+    terminal.show(style, document, lambda: headed_table(results), lambda: lines, report, below)
     if done.error is not None:
         raise terminal.failed_after_output(done.error)
 
@@ -112,7 +110,6 @@ def finetune_lora(settings: FinetuneSettings, style: str) -> None:
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.audits.gates import refused, statuses_of
-    from llmfair.report.table import headed
     from llmfair.results import lines_of
     from llmfair.rundir import REPORT
     from llmfair.tuning import lora, words
@@ -137,7 +134,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     terminal.show(
         style,
         {**plain(done.results), **(terminal.failure(error) if error else {})},
-        lambda: headed(words.finetune_table(results), results.verdict),
+        lambda: words.headed_table(results),
         lambda: (words.TSV, lines_of(results.rows, words.TSV)),
         page if page.is_file() else None,
         [done.folder.path],

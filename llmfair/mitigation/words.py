@@ -31,7 +31,7 @@ from llmfair.report.phrases import FEW_QUERIES, capitalised, cell, few_queries
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Remedied, front_plot, ratios
 from llmfair.report.section import Section
-from llmfair.report.table import Table, filled
+from llmfair.report.table import Table, filled, headed
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
 from llmfair.results import Exhibits, Figure, RunVerdict
 from llmfair.stats.power import MOST_QUERIES
@@ -227,6 +227,11 @@ COLUMNS: Sequence[tuple[str, Callable[[RemedyRow], str]]] = (
     ("cost", lambda row: "" if row.cost is None else f"{row.cost:,.4f}"),
     ("front", lambda row: "●" * row.front),
 )
+
+
+def headed_table(results: MitigationResults) -> Table:
+    """The table below its verdict."""
+    return headed(mitigation_table(results), results.verdict)
 
 
 def mitigation_table(results: MitigationResults) -> Table:

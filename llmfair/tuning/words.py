@@ -42,6 +42,11 @@ ODDS = "preference odds"
 TSV = ("run", "model", "condition", "stratum", "measure", "group", "value", "low", "high", "n", "reason")
 
 
+def headed_table(results: FinetuneResults) -> Table:
+    """The table below its verdict."""
+    return headed(finetune_table(results), results.verdict)
+
+
 def finetune_table(results: FinetuneResults) -> Table:
     """Base, adapter and logit offset on the test queries: a row each for every relevance stratum."""
     (low, high), design = results.band, results.design
@@ -216,7 +221,7 @@ says what came of it. `llmfair finetune-lora`, labels `{design.labels}`, anchor 
 
 On {queries} of {results.dataset} that were not trained on; every pair was asked in both orders.
 
-{markdown(headed(finetune_table(results), results.verdict))}
+{markdown(headed_table(results))}
 `metrics.csv` holds every figure with its interval, `results.json` all that explains them.
 
 ## How to use it

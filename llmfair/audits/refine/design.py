@@ -23,7 +23,7 @@ from typing import Any
 
 from msgspec import structs
 
-from llmfair import registry
+from llmfair import nouns, registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import value_of
@@ -43,18 +43,6 @@ from llmfair.metrics.attention import least_divergence, shares_of
 from llmfair.metrics.base import Groups, Judged, Measure, Undefined
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.targets import TARGETS, UNKNOWN, Cells, cells, read_shares, target_shares
-from llmfair.nouns import (
-    Attribute,
-    Candidates,
-    Completion,
-    Document,
-    Failure,
-    Finish,
-    Qrels,
-    Query,
-    Ranking,
-    Steps,
-)
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.base import Ranker, ScoringRanker, scoring
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
@@ -91,10 +79,10 @@ class NameAlone(Ranker):
     identity = "the loop answered with the group's name"
     target_known = "yes"
 
-    def __init__(self, loop: Callable[[Query], Candidates]) -> None:
+    def __init__(self, loop: Callable[[nouns.Query], nouns.Candidates]) -> None:
         self.loop = loop
 
-    def ordered(self, candidates: Candidates) -> tuple[Candidates, None]:
+    def ordered(self, candidates: nouns.Candidates) -> tuple[nouns.Candidates, None]:
         return self.loop(candidates.query), None
 
 
@@ -104,7 +92,7 @@ class FirstStage:
 
     engine: Engine
     dataset: Collection
-    attribute: Attribute
+    attribute: nouns.Attribute
     query_text: str
     depth: int
 
@@ -116,7 +104,7 @@ class FirstStage:
         return Subject(spec).ranker(self.dataset, self.attribute, documents, lists=lists)
 
     @cached_property
-    def documents(self) -> tuple[Document, ...]:
+    def documents(self) -> tuple[nouns.Document, ...]:
         """All there are; where these are too many to hold, all that any topic finds."""
         if not self.dataset.too_many:
             return tuple(self.dataset.documents.values())
@@ -126,7 +114,10 @@ class FirstStage:
 
 
 def baselines_of(
-    given: Sequence[str], target: str, first_stage: FirstStage, loop: Callable[[Query], Candidates]
+    given: Sequence[str],
+    target: str,
+    first_stage: FirstStage,
+    loop: Callable[[nouns.Query], nouns.Candidates],
 ) -> tuple[list[Baseline], list[str]]:
     """The baselines, and warnings: of those that need what is not here, too. Raises UsageError.
 
@@ -215,18 +206,18 @@ def distinguishing(inside: Sequence[Names[str]], outside: Sequence[Names[str]], 
 class Pages:
     """Judgements and groups, which make a page a judged list. Nothing of a document is looked at but its groups."""
 
-    attribute: Attribute
+    attribute: nouns.Attribute
     groups: Groups
-    qrels: Qrels
+    qrels: nouns.Qrels
 
     def judged(self, query_id: str, doc_ids: Sequence[str]) -> Judged:
         """A page, best first; its candidates are what it holds, by id."""
         documents = self.groups.documents
-        listed = [documents.get(doc_id) or Document(doc_id, "") for doc_id in sorted(doc_ids)]
+        listed = [documents.get(doc_id) or nouns.Document(doc_id, "") for doc_id in sorted(doc_ids)]
         sides = {document.doc_id: self.attribute.side(document) for document in listed}
         return Judged(
-            Candidates(Query(query_id, ""), tuple(listed), self.qrels.get(query_id, {})),
-            (Ranking(query_id, tuple(doc_ids)),),
+            nouns.Candidates(nouns.Query(query_id, ""), tuple(listed), self.qrels.get(query_id, {})),
+            (nouns.Ranking(query_id, tuple(doc_ids)),),
             {doc_id: side for doc_id, side in sides.items() if side is not None},
             groups=self.groups,
         )
@@ -236,7 +227,7 @@ class Pages:
         return value_of(measure.values(self.judged(query_id, doc_ids))[""])[0]
 
 
-Ended = Refined | Candidates
+Ended = Refined | nouns.Candidates
 """What a program comes to: a topic's loop, or what a baseline makes of what its query finds, best first."""
 OF_SETTINGS = (
     "margin", "max_iterations", "keep", "allow_unknown", "rerank", "weight", "form", "analyzer",
@@ -251,7 +242,7 @@ MOST_HINTED = 10_000
 """Documents that a query finds, by whose words simulated models tell groups apart: as deep as servers search."""
 
 
-def ordering(query: Query, baseline: str) -> str:
+def ordering(query: nouns.Query, baseline: str) -> str:
     """What the program is called in which a baseline orders what a query finds."""
     return f"{query.query_id}/{baseline}"
 
@@ -271,7 +262,7 @@ class RefineDesign(Design[Ended]):
     utility: Measure
     reranker: ScoringRanker | None = None
     baselines: Sequence[Baseline] = ()
-    first_stages: dict[str, Candidates] = field(default_factory=dict, init=False)
+    first_stages: dict[str, nouns.Candidates] = field(default_factory=dict, init=False)
     turn: Lock = field(default_factory=Lock, init=False)
 
     two_groups = False
@@ -302,7 +293,7 @@ class RefineDesign(Design[Ended]):
         return targets
 
     @cached_property
-    def topics(self) -> Sequence[Query]:
+    def topics(self) -> Sequence[nouns.Query]:
         """Those that have a target."""
         return [query for query in self.queries if query.query_id in self.targets]
 
@@ -311,36 +302,31 @@ class RefineDesign(Design[Ended]):
         return len(self.topics)
 
     @property
+    def longest(self) -> int:
+        return self.settings.max_iterations
+
+    @property
     def calls(self) -> int:
         """The most there can be: every round of every topic, each reply but the last unreadable at first."""
         return len(self.topics) * self.longest * MOST_REPLIES
 
-    @property
-    def longest(self) -> int:
-        return self.settings.max_iterations
-
     def plan(self, models: int) -> dict[str, Any]:
-        return {**super().plan(models), "at_most": True, "queries_for_nearer": self.queries_for_nearer(SD)}
+        return {**super().plan(models), "at_most": True, "queries_for_nearer": self.queries_for_nearer}
 
     @property
-    def power(self) -> float:
-        """80 %, or more where the interval is so narrow that chance has that."""
-        return max(0.8, 1 - self.settings.level / 2)
-
-    def queries_for_nearer(self, sd: float) -> int | None:
-        """How many rule out a loss beyond the margin with that power, where nDCG's changes have mean 0 and this sd."""
-        margin = self.settings.margin
-        return queries_needed(math.exp(margin), sd, self.power, self.settings.level) if margin else None
+    def queries_for_nearer(self) -> int | None:
+        """How many rule out a loss beyond the margin in 80 %, where nDCG's changes have mean 0 and sd `SD`."""
+        margin, level = self.settings.margin, self.settings.level
+        return queries_needed(math.exp(margin), SD, max(0.8, 1 - level / 2), level) if margin else None
 
     @property
     def remarks(self) -> Sequence[str]:
-        wide, narrow = self.queries_for_nearer(SD), self.queries_for_nearer(SD / 2)
-        loss = f"a loss of {self.utility} beyond {self.settings.margin:g} (--margin)"
-        if wide is None:
-            return (*super().remarks, f"no number of queries rules out {loss}")
-        takes = f"{wide:,} queries where its changes have mean 0 and sd {SD:g}, {narrow:,} where {SD / 2:g}"
-        power = f"power {100 * self.power:.0f} %; here are {len(self.topics):,}"
-        return (*super().remarks, f"to rule out {loss}, as *nearer* does, takes {takes} ({power})")
+        enough = "no number of" if self.queries_for_nearer is None else f"{self.queries_for_nearer:,}"
+        loss = (
+            f"a loss of {self.utility} beyond {self.settings.margin:g} (--margin), as *nearer* does, in 80 %"
+        )
+        takes = f"{enough} queries where its changes have mean 0 and sd {SD:g}; here are {len(self.topics):,}"
+        return (*super().remarks, f"to rule out {loss}, takes {takes}")
 
     def tokens(self) -> tuple[int, int]:
         """By the prompt's length and that of queries, which grow by a few words."""
@@ -376,7 +362,7 @@ class RefineDesign(Design[Ended]):
             settings.max_iterations, "lower" if lower else "higher", content if isfinite(content) else None
         )
 
-    def page(self, query: Query, added: Sequence[str]) -> Page:
+    def page(self, query: nouns.Query, added: Sequence[str]) -> Page:
         """What the query finds with these words behind it."""
         hits = self.engine.search(query.text, self.k, " ".join(added), self.settings.weight)
         doc_ids = tuple(hit.doc_id for hit in hits)
@@ -388,7 +374,7 @@ class RefineDesign(Design[Ended]):
         objective = self.pages.value(self.objective, query.query_id, doc_ids) if doc_ids else None
         return Page(doc_ids, dict(zip(self.spread.names, parts, strict=True)), objective)
 
-    def reorder(self, query: Query, doc_ids: Sequence[str]) -> Sequence[str]:
+    def reorder(self, query: nouns.Query, doc_ids: Sequence[str]) -> Sequence[str]:
         """By the original query, ties by id; documents that bm25 does not find come last."""
         if self.settings.rerank == "none":
             return doc_ids
@@ -398,24 +384,24 @@ class RefineDesign(Design[Ended]):
             documents = tuple(self.dataset.documents[doc_id] for doc_id in doc_ids)
             with self.turn:  # one topic at a time, since rankers may hold a model
                 scores = dict(
-                    zip(doc_ids, self.reranker.scores(Candidates(query, documents, {})), strict=True)
+                    zip(doc_ids, self.reranker.scores(nouns.Candidates(query, documents, {})), strict=True)
                 )
         return sorted(doc_ids, key=lambda doc_id: (-scores[doc_id], doc_id))
 
     def watched_by(self, progress: Progress) -> None:
         self.patience.waits = progress.waits
 
-    def by_name(self, query: Query) -> Candidates:
+    def by_name(self, query: nouns.Query) -> nouns.Candidates:
         """The page of a topic's loop that is answered with the group's name alone."""
-        steps, replies = self.program.steps(self.topic(query)), list[Completion]()
+        steps, replies = self.program.steps(self.topic(query)), list[nouns.Completion]()
         try:
             while True:
                 chats = steps.send(replies) if replies else next(steps)
                 named = (json.dumps({"keywords": [chat.about["subgroup"]]}) for chat in chats)
-                replies = [Completion(text, Finish.STOP) for text in named]
+                replies = [nouns.Completion(text, nouns.Finish.STOP) for text in named]
         except StopIteration as end:
             documents = tuple(self.dataset.document(doc_id) for doc_id in end.value.final)
-        return Candidates(query, documents, self.dataset.qrels.get(query.query_id, {}))
+        return nouns.Candidates(query, documents, self.dataset.qrels.get(query.query_id, {}))
 
     def programs(self) -> Iterator[Program]:
         for query in self.topics:
@@ -425,20 +411,20 @@ class RefineDesign(Design[Ended]):
             order = partial(self.order, of.ranker, query)
             yield Program(ordering(query, of.name), order, threaded=True, condition=of.name)
 
-    def order(self, ranker: Ranker, query: Query) -> Steps[Any]:
+    def order(self, ranker: Ranker, query: nouns.Query) -> nouns.Steps[Any]:
         """What a ranker makes of what the original query finds, which is searched in the program's own thread."""
         yield from ()
         candidates = self.first_stage(query)
         with nullcontext() if isinstance(ranker, NameAlone) else self.turn:
             return ranker.ordered(candidates)[0] if candidates.documents else candidates
 
-    def first_stage(self, query: Query) -> Candidates:
+    def first_stage(self, query: nouns.Query) -> nouns.Candidates:
         """What the original query finds, as deep as baselines look, with its scores."""
         if query.query_id not in self.first_stages:
             hits = self.engine.search(query.text, max(self.settings.depth, self.k))
             documents = tuple(self.dataset.document(hit.doc_id) for hit in hits)
             judged, scores = self.dataset.qrels.get(query.query_id, {}), tuple(hit.score for hit in hits)
-            self.first_stages[query.query_id] = Candidates(query, documents, judged, scores)
+            self.first_stages[query.query_id] = nouns.Candidates(query, documents, judged, scores)
         return self.first_stages[query.query_id]
 
     @cached_property
@@ -446,7 +432,7 @@ class RefineDesign(Design[Ended]):
         attributes, settings = " and ".join(of.name for of in self.spread.attributes), self.settings
         return FairQr(self.prompt, attributes, self.k, settings.form, settings.keep, settings.allow_unknown)
 
-    def topic(self, query: Query) -> Topic:
+    def topic(self, query: nouns.Query) -> Topic:
         """The topic as the loop is told of it."""
         target = self.targets[query.query_id]
         return Topic(
@@ -458,7 +444,7 @@ class RefineDesign(Design[Ended]):
             partial(self.hints, query) if self.subject.spec.startswith("fake:") else None,
         )
 
-    def hints(self, query: Query, group: str, added: Names[str]) -> Sequence[str]:
+    def hints(self, query: nouns.Query, group: str, added: Names[str]) -> Sequence[str]:
         """What simulated models are told: the words that distinguish a group among what the query finds."""
         hits = self.engine.search(query.text, min(self.engine.count(), MOST_HINTED))
         inside, outside = list[Names[str]](), list[Names[str]]()
@@ -477,21 +463,13 @@ class RefineDesign(Design[Ended]):
         direction, eps = str(arguments["direction"]), float(arguments["eps"] or 0)
         return least_divergence(np.array([*target.values()]), self.k, direction, eps)
 
-    def outcome(self, run: str, results: Mapping[str, Ended], failures: Sequence[Failure]) -> Outcome:
+    def outcome(self, run: str, results: Mapping[str, Ended], failures: Sequence[nouns.Failure]) -> Outcome:
         from llmfair.audits.refine.measure import outcome_of
 
         return outcome_of(self, run, results, failures)
 
     def unparseable(self, result: Ended) -> int:
         return sum(not reply.read.readable for reply in result.replies) if isinstance(result, Refined) else 0
-
-    @property
-    def query_text(self) -> dict[str, int] | None:
-        """How many topics are searched by their keywords and by their title; None where none has keywords."""
-        if not any(query.keywords for query in self.topics):
-            return None
-        by = self.settings.query_text
-        return dict(Counter(by if query.keywords else "title" for query in self.topics))
 
     # What names it
 
@@ -510,7 +488,7 @@ class RefineDesign(Design[Ended]):
         }
 
     def facts(self) -> RefineFacts:
-        settings = self.settings
+        settings, by = self.settings, self.settings.query_text
         shipped = self.attribute.backgrounds == shipped_backgrounds(self.attribute.name)
         return RefineFacts(
             **structs.asdict(structs.replace(super().facts(), queries=len(self.topics))),
@@ -521,7 +499,7 @@ class RefineDesign(Design[Ended]):
             target=Path(self.aimed_at).name,
             aimed=str(self.aimed),
             utility=str(self.utility),
-            query_text=self.query_text,
+            query_text=dict(Counter(by if query.keywords else "title" for query in self.topics)),
             baselines={of.name: of.spec for of in self.baselines} or None,
             backgrounds=None if shipped else self.attribute.backgrounds,
         )

@@ -42,7 +42,6 @@ from llmfair.audits.refine.results import (
     RefineFinding,
     RefineResults,
     ReplyCounts,
-    RoundMeans,
 )
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.run_files import SCORES, Announce
@@ -168,24 +167,24 @@ def trail_text(run: RunDir, query_id: str | None) -> Iterator[str]:
         words = [first.query, *(f"… + {' '.join(line.new) or 'nothing'}" for line in rounds[1:])]
         width = min(max(map(len, words)), WIDEST)
         for line, searched in zip(rounds, words, strict=True):
-            yield f"  {line.iteration}  {searched:{width}}  {_became(line, objective)}"
+            parts = [f"for {line.subgroup}:"] * (line.subgroup is not None)
+            if line.doc_ids:
+                groups = (
+                    [line.subgroup]
+                    if line.subgroup
+                    else [of for of, share in line.current.items() if share > 0]
+                )
+                values = {objective: line.objective, **line.measures}
+                parts += [f"{group} {line.current[group]:.2f}" for group in groups]
+                parts += [f"{of} {value:.3f}" for of, value in values.items() if value is not None]
+            if line.iteration:
+                classes = ", ".join(reply.reply_class for reply in line.replies)
+                dropped = f"dropped ({line.stop or 'no page'}; reply: {classes})"
+                parts.append("kept" if line.accepted else dropped)
+            yield f"  {line.iteration}  {searched:{width}}  {'  '.join(parts)}"
         standing = max(line.iteration for line in rounds if line.accepted)
         yield f"  stopped after round {last.iteration}: {last.stop}; kept: round {standing}"
         yield ""
-
-
-def _became(line: TrailLine, objective: str) -> str:
-    """For which group, how the page stands, and what became of the round."""
-    parts = [f"for {line.subgroup}:"] * (line.subgroup is not None)
-    if line.doc_ids:
-        groups = [line.subgroup] if line.subgroup else [name for name, of in line.current.items() if of > 0]
-        values = {objective: line.objective, **line.measures}
-        parts += [f"{name} {line.current[name]:.2f}" for name in groups]
-        parts += [f"{name} {value:.3f}" for name, value in values.items() if value is not None]
-    if line.iteration:
-        classes = ", ".join(reply.reply_class for reply in line.replies)
-        parts.append("kept" if line.accepted else f"dropped ({line.stop or 'no page'}; reply: {classes})")
-    return "  ".join(parts)
 
 
 # The pages as files.
@@ -193,10 +192,6 @@ def _became(line: TrailLine, objective: str) -> str:
 QRELS, GROUPS, TAG = "qrels.txt", "groups.tsv", "llmfair"
 Rankings = Mapping[str, Sequence[Ranking]]
 """What each method ranks of the topics, of which its page is the beginning."""
-
-
-def ranking_of(candidates: Candidates) -> Ranking:
-    return Ranking(candidates.query.query_id, candidates.doc_ids, candidates.scores)
 
 
 def files_of(
@@ -398,14 +393,15 @@ def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
     for measure, values in directed(columns).items():
         for method, against in product((REFINED, FAIR_QR), methods):
             changes = [after - before for before, after in pairs_of(values, method, against).values()]
-            if (difference := mean_of(changes)) is not None:
-                tested = paired_t(changes) if any(changes) else None
-                p = None if tested is None else tested[1]
-                signed = p is not None and p < STARRED and better(str(measure)) * difference > 0
-                tests.append(
-                    PaperTest(method=method, against=against, measure=str(measure), queries=len(changes),
-                              difference=difference, p=p, symbol=SYMBOLS.get(against, "") if signed else "")
-                )  # fmt: skip
+            if (difference := mean_of(changes)) is None:
+                continue
+            tested = paired_t(changes) if any(changes) else None
+            p = None if tested is None else tested[1]
+            starred = p is not None and p < STARRED and better(str(measure)) * difference > 0
+            tests.append(PaperTest(
+                method=method, against=against, measure=str(measure), queries=len(changes), difference=difference, p=p,
+                symbol=SYMBOLS.get(against, "") if starred else "",
+            ))  # fmt: skip
     return tests
 
 
@@ -453,6 +449,11 @@ def finding_of(rule: Rule, contrasts: Contrasts, level: float) -> RefineFinding:
     )
     conclusion, changed = CONCLUDED[min(nearer, beyond)], min(contrasts[goal].changed for goal in goals)
     few = conclusion is Conclusion.INCONCLUSIVE and changed < FEWEST_TESTED
+    loss = None  # open
+    if utility is not None and certain(utility, level) < 0:
+        loss = True
+    elif utility is not None and utility.row.low is not None and utility.changed >= FEWEST_TESTED:
+        loss = None if utility.row.low < -rule.margin else False
     return structs.replace(
         finding,
         conclusion=conclusion,
@@ -465,18 +466,10 @@ def finding_of(rule: Rule, contrasts: Contrasts, level: float) -> RefineFinding:
             key=lambda name: better(rule.objective) * (contrasts[rule.objective, name].row.value or 0.0),
             default=None,
         ),
-        loss=None if utility is None else _loss(utility, rule.margin, level),
+        loss=loss,
         p=objective.row.p,
         p_adjusted=objective.row.p_adjusted,
     )
-
-
-def _loss(contrast: Contrast, margin: float, level: float) -> bool | None:
-    """Whether relevance is lost for certain; False where at most the margin is, None where that is open."""
-    if certain(contrast, level) < 0:
-        return True
-    low = contrast.row.low
-    return False if low is not None and low >= -margin and contrast.changed >= FEWEST_TESTED else None
 
 
 def outcome_of(
@@ -500,11 +493,16 @@ def outcome_of(
     }
     chains, _ = design.counts(results)  # a loop has the pages of the first three conditions
     chains |= dict.fromkeys(TARGET_KNOWN, chains[FAIR_QR])
+    in_order = {BASELINE: [design.first_stage(refined.query) for refined in topics], **orders}
+    ranked = {
+        name: [Ranking(of.query.query_id, of.doc_ids, of.scores) for of in candidates]
+        for name, candidates in in_order.items()
+    }
     rankings: Rankings = {
-        BASELINE: [ranking_of(design.first_stage(refined.query)) for refined in topics],
+        BASELINE: ranked.pop(BASELINE),
         REFINED: [Ranking(refined.query.query_id, refined.kept.page.doc_ids) for refined in topics],
         FAIR_QR: [Ranking(refined.query.query_id, refined.final) for refined in topics],
-        **{name: [*map(ranking_of, of)] for name, of in orders.items()},
+        **ranked,
     }
     observations = {
         condition: [design.pages.judged(ranking.query_id, ranking.doc_ids[: design.k]) for ranking in of]
@@ -517,26 +515,28 @@ def outcome_of(
     trail = [line for refined in ended for line in trail_of(design, refined)]
     targets = [design.targets[refined.query.query_id] for refined in topics]
     least = mean_of(map(design.least, targets)) if design.objective.name == "KL" else None
-    answers = {FAIR_QR: _replies(ended)}
+    replies = [step.replies for refined in ended for step in refined.rounds]
+    read = [reply.read for of in replies for reply in of]
+    answers = ReplyCounts(
+        replies=len(read),
+        unparseable=sum(not reply.readable for reply in read),
+        classes=dict(sorted(Counter(str(reply.reply_class) for reply in read).items())),
+        asked_again=sum(len(of) > 1 for of in replies),
+    )
     document = design.resulting(
         RefineResults,
         design.told(run, chains, failures, columns),
-        answers,
+        {FAIR_QR: answers},
         findings,
-        # what pages of whole documents can have
         reach={} if least is None else {str(design.objective): Reach(low=least)},
         left_out={reason: queries for reason, queries in left_out.items() if queries},
         stops=dict(Counter(str(refined.stop) for refined in ended)),
         iterations={str(n): of for n, of in sorted(Counter(of.kept.iteration for of in topics).items())},
-        rounds=_rounds(trail, [refined.query.query_id for refined in topics], str(design.aimed)),
         paper=paper_tests(columns),
         remarks=[
-            f"{of.name}: {remark}"
-            for of in design.baselines
-            for remark in remarks(of.ranker, orders[of.name])
-        ]
-        or None,
-        calls_made=answers[FAIR_QR].replies,
+            f"{of.name}: {text}" for of in design.baselines for text in remarks(of.ranker, orders[of.name])
+        ],
+        calls_made=answers.replies,
         family=Family(tests, None),
     )
     documents = {doc_id for line in trail for doc_id in line.doc_ids}
@@ -550,35 +550,6 @@ def outcome_of(
         documents=[design.dataset.documents[doc_id] for doc_id in sorted(documents)],
         where="on these pages",
     )
-
-
-def _replies(ended: Sequence[Refined]) -> ReplyCounts:
-    rounds = [step for refined in ended for step in refined.rounds]
-    read = [reply.read for step in rounds for reply in step.replies]
-    return ReplyCounts(
-        replies=len(read),
-        unparseable=sum(not reply.readable for reply in read),
-        classes=dict(sorted(Counter(str(reply.reply_class) for reply in read).items())),
-        asked_again=sum(len(step.replies) > 1 for step in rounds),
-    )
-
-
-def _rounds(trail: Sequence[TrailLine], queries: Sequence[str], aimed: str) -> list[RoundMeans]:
-    """Means over topics after 0, 1, … rounds, each topic with the page that it then had."""
-    of_queries = [[line for line in trail if line.query_id == query_id] for query_id in queries]
-    means = []
-    for iteration in range(max((line.iteration + 1 for line in trail), default=0)):
-        reached = [[line for line in lines if line.iteration <= iteration] for lines in of_queries]
-        pages = [[line for line in lines if line.accepted][-1] for lines in reached]
-        means.append(
-            RoundMeans(
-                iteration=iteration,
-                asked=sum(lines[-1].iteration == iteration for lines in reached),
-                objective=mean_of(line.objective for line in pages),
-                aimed=mean_of(line.measures[aimed] for line in pages),
-            )
-        )
-    return means
 
 
 def rule_of(design: RefineFacts) -> Rule:

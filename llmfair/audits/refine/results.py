@@ -25,7 +25,7 @@ class RefineFacts(DesignFacts, frozen=True, kw_only=True):
     `objective`: the measure that the loop improves; `target`: the groups' shares aimed at, a name or a file's; `aimed`:
     the measure of a page's order that nearness is judged by, too; `utility`: that of what refinement costs; `margin`:
     the loss of utility that still counts as none. `allow_unknown`: a round may ask for documents of unknown group.
-    `query_text`: topics by what is searched of them, where some have keywords. `baselines`: rankers that refinement is
+    `query_text`: topics by what is searched of them. `baselines`: rankers that refinement is
     held against, by name. `backgrounds`: shares of the reference population, where they are the user's own.
     """
 
@@ -43,7 +43,7 @@ class RefineFacts(DesignFacts, frozen=True, kw_only=True):
     weight: float
     form: str
     analyzer: str
-    query_text: Counts | None = None
+    query_text: Counts
     baselines: Mapping[str, str] | None = None
     backgrounds: Sequence[Mapping[str, float]] | None = None
 
@@ -59,15 +59,6 @@ class ReplyCounts(AnswerCounts, frozen=True, kw_only=True):
     @property
     def asked(self) -> int:
         return self.replies
-
-
-class RoundMeans(JsonObject, frozen=True, kw_only=True):
-    """The mean figures of all topics after so many rounds, of which those `asked` had this one; others keep a page."""
-
-    iteration: Count
-    asked: Count
-    objective: float | None
-    aimed: float | None
 
 
 class PaperTest(JsonObject, frozen=True, kw_only=True):
@@ -116,9 +107,8 @@ class RefineResults(Results, frozen=True, kw_only=True):
     left_out: Mapping[str, Sequence[str]] = {}
     stops: Counts
     iterations: Counts
-    rounds: Sequence[RoundMeans]
     paper: Sequence[PaperTest] = ()
-    remarks: Sequence[str] | None = None
+    remarks: Sequence[str] = ()
     calls_made: Count
     answers: Mapping[str, ReplyCounts]
     findings: Mapping[str, RefineFinding]

@@ -29,19 +29,8 @@ from llmfair.rankers.fair_qr import read_keywords
 from llmfair.report.figures import value_of
 from llmfair.report.groups import Group
 from llmfair.report.phrases import FEW_QUERIES, cell, conclusion_text, percent
-from llmfair.report.plots.base import (
-    COLORS,
-    INK,
-    LEGEND,
-    Plot,
-    below,
-    clipped,
-    folded,
-    legend_height,
-    palette,
-    tip,
-)
-from llmfair.report.plots.ratios import Line, Value, curves, point
+from llmfair.report.plots import base
+from llmfair.report.plots.ratios import point
 from llmfair.report.section import Section
 from llmfair.report.table import Table
 from llmfair.report.verdict import ADVICE, UNFINISHED, advice_of
@@ -161,10 +150,9 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
         for name in (finding.measure, finding.aimed, finding.utility)
         if (row := conclusions.figures.get((name, compared(BASELINE)))) and row.value is not None
     }
+    beyond = compared(str(finding.control))
     texts = [
-        change_text(
-            name, row, conclusions.figures.get((name, compared(str(finding.control)))), finding.control
-        )
+        change_text(name, row, conclusions.figures.get((name, beyond)), finding.control)
         for name, row in changes.items()
     ]
     figure = changes.get(finding.measure) or absent_row(finding.measure, Key(FAIR_QR))
@@ -174,7 +162,6 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
     caution = "; few queries, so read the intervals with care" * (n < FEW_QUERIES)
     if finding.reason == FEW_CHANGED:
         caution = f"; only {finding.changed} of {n} pages changed, and less than six say nothing"
-    caution += "" if conclusions.complete else "; not all questions are answered yet"
     advice = advice_of(conclusions, "the words of every round: llmfair runs show {run} --trail")
     if status in (INCONCLUSIVE, AT_OPEN_COST):
         advice = f"more topics narrow the intervals · {advice}"
@@ -196,10 +183,9 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
 
 def change_text(measure: str, change: Figure, beyond: Figure | None, control: str | None) -> str:
     """How a measure changes, and by how much the control changes the page, which is what needs no model."""
-    value = change.value or 0.0
-    limits = "" if change.low is None or change.high is None else f" [{change.low:+.3f}, {change.high:+.3f}]"
-    if value == change.low == change.high == 0:
-        limits = ""
+    value, limits = change.value or 0.0, ""
+    if change.low is not None and change.high is not None and (change.low, change.high) != (value, value):
+        limits = f" [{change.low:+.3f}, {change.high:+.3f}]"
     how = "stays" if value == 0 else f"{'rises' if value > 0 else 'falls'} by {abs(value):.3f}"
     of_control = "" if beyond is None or beyond.value is None else f" ({control} {value - beyond.value:+.3f})"
     return f"{measure} {how}{limits}{of_control}"
@@ -357,40 +343,20 @@ LEFT_OUT = {**STOPS, "no_target": "no relevant document whose groups could be ai
 
 def refine_table(results: RefineResults) -> Table:
     """One row a method, one column a measure, and whether the method is told the target."""
-    table = table_of(results, "replies")
-    design, signs = results.design, signs_of(results)
+    table, factors = table_of(results, "replies"), results.design.factors or {}
     status = status_of(results.findings.get(FAIR_QR))
-    conclusions = dict.fromkeys(design.conditions, "")
+    conclusions = dict.fromkeys(results.design.conditions, "")
     conclusions[FAIR_QR] = table.said[FAIR_QR] if status == NOT_ASSESSABLE else status
-    measures = [name.partition(" [")[0] for name in table.header[:-1]]
-    rows = tuple(
-        (
-            *(text + signs.get((row[0], of), "") for of, text in zip(measures, row[:-1], strict=True)),
-            str((design.factors or {}).get(row[0], {}).get(FACTOR, "")),
-            conclusions[row[0]],
-        )
-        for row in table.rows
-    )
     return replace(
         table,
         header=(*table.header[:-1], "target known", "conclusion"),
-        rows=rows,
+        rows=tuple(
+            (*row[:-1], str(factors.get(row[0], {}).get(FACTOR, "")), conclusions[row[0]])
+            for row in table.rows
+        ),
         said=conclusions,
         notes=(*notes(results), *table.notes),
-        strong=frozenset(best_cells(results, measures) if design.preset == PRESET else ()),
     )
-
-
-def best_cells(results: RefineResults, measures: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The cells of the best methods in every measure that has a better direction, as in the paper."""
-    figures = results.by_key()
-    for column, measure in enumerate(measures):
-        better = parse_measure(measure).definition.better if measure in results.measures else None
-        rows = [figures.get((measure, condition)) for condition in results.design.conditions]
-        values = {place: row.value for place, row in enumerate(rows) if row and row.value is not None}
-        if values and better in ("higher", "lower"):
-            best = max(values.values()) if better == "higher" else min(values.values())
-            yield from ((place, column) for place, value in values.items() if value == best)
 
 
 def notes(results: RefineResults) -> Iterator[str]:
@@ -398,42 +364,33 @@ def notes(results: RefineResults) -> Iterator[str]:
     design, stops, replies = results.design, results.stops, results.answers[FAIR_QR]
     topics = sum(stops.values())
     refined = sum(n for rounds, n in results.iterations.items() if rounds != "0")
-    if refined:
+    if stops:
         ended = ", ".join(f"{name} {n} ({STOPS[name]})" for name, n in stops.items())
         yield (
-            f"{refined} of {count(topics, 'query', 'queries')} {plural(refined, 'was', 'were')} refined, "
-            f"in pages of {design.k} of {design.documents:,} documents; loops ended with {ended}"
+            f"{refined} of {count(topics, 'query', 'queries')} {plural(refined, 'was', 'were')} refined, in pages of "
+            f"{design.k} of {design.documents:,} documents; loops ended with {ended}"
         )
-    elif not design.max_iterations:
-        yield "nothing was refined: no round was allowed (--max-iterations 0)"
-    elif stops:
-        reason = max(stops, key=lambda name: stops[name])
-        yield f"nothing was refined: of {stops[reason]} of {topics} original queries {STOPS[reason]}"
-    if design.query_text:
+    if "keywords" in design.query_text:
         yield f"queries are the topics' {searched_text(design.query_text)}"
     if design.target == "empirical":
         yield OF_JUDGEMENTS
     for reason, queries in results.left_out.items():
         first = ", ".join(queries[:SHOWN_LEFT_OUT]) + ", …" * (len(queries) > SHOWN_LEFT_OUT)
         yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT[reason]}: {first}"
-    yield from filter(None, [signs_text("".join(signs_of(results).values()))])
     if classes := {name: n for name, n in replies.classes.items() if name != "ok"}:
         other = percent(sum(classes.values()), replies.replies)
         again = f"; {replies.asked_again} asked again" * bool(replies.asked_again)
         listed = ", ".join(f"{name} {n}" for name, n in classes.items())
         yield f"{other} of {replies.replies:,} replies are not in the form asked for: {listed}{again}"
     yield from changes_text(results)
-    yield from results.remarks or ()
+    yield from results.remarks
     for measure, reach in results.reach.items():
         yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
 
 
 def searched_text(query_text: Mapping[str, int]) -> str:
-    """What is searched of topics, and of how many where it differs."""
-    return " and ".join(
-        f"{name} ({n})" if len(query_text) > 1 else name if name == "keywords" else f"{name}s"
-        for name, n in query_text.items()
-    )
+    """What is searched of topics, and of how many."""
+    return " and ".join(f"{name} ({n})" for name, n in query_text.items())
 
 
 # The figures of an audit of query refinement: AWRF of every topic from step to step, beside nDCG, and by round. Chen
@@ -442,68 +399,50 @@ def searched_text(query_text: Mapping[str, int]) -> str:
 STEPS = {BASELINE: "original query", REFINED: "refined", FAIR_QR: "refined, in the original query's order"}
 MARKS = {BASELINE: "o", REFINED: "s", FAIR_QR: "D"}
 ROW = 16
-Place = tuple[RefineResults, str]
-"""A method in the results of a run."""
 
 
-def refine_plots(results: RefineResults, folder: Path) -> Iterator[Plot]:
-    """Every figure of one run; that of the first screen first."""
-    yield from steps_plot(folder, results.design.aimed)
-    yield from beside_plots({name: (results, name) for name in results.design.conditions})
-    yield from round_plots(results)
-
-
-def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-    """Of several audits side by side a panel each, as the paper has one for each attribute; and models in one."""
-    by_attribute: dict[str, dict[str, Place]] = {}
+def group_plots(group: Group, declared: Declared, number: int) -> Iterator[base.Plot]:
+    """Of several audits side by side a panel each, as the paper has one for each attribute."""
     for name, runs in group.drawn.items():
         for attribute, audited in runs.items():
-            results = audited.results
-            if isinstance(results, RefineResults):
+            if isinstance(audited.results, RefineResults):
                 ending = f"-{number}-{audited.folder.resolve().name}"
-                yield from steps_plot(audited.folder, results.design.aimed, ending, f", {attribute}, {name}")
-                places = by_attribute.setdefault(attribute, {STEPS[BASELINE]: (results, BASELINE)})
-                places[name] = (results, FAIR_QR)
-    for attribute, places in by_attribute.items():
-        originals = {means_of(results, BASELINE) for results, _ in places.values()}
-        if len(places) > 2 and len(originals) == 1:  # models alone differ
-            yield from beside_plots(places, f"-{number}-{attribute}", f", {attribute}")
+                yield from steps_plot(
+                    audited.folder, audited.results.design.aimed, ending, f", {attribute}, {name}"
+                )
 
 
-def beside_plots(places: Mapping[str, Place], ending: str = "", of: str = "") -> Iterator[Plot]:
-    """Relevance across and fairness up, a mark a name: what is nearer, and at what cost. Undefined ones are absent."""
-    means = {name: means_of(*place) for name, place in places.items()}
-    marks = {name: (across, up) for name, (across, up) in means.items() if across and up}
+def beside_plot(results: RefineResults) -> Iterator[base.Plot]:
+    """Relevance across and fairness up, a mark a method: what is nearer, and at what cost. Undefined ones lack."""
+    rows, design = results.by_key(), results.design
+    marks = {}
+    for name in design.conditions:
+        across, up = (value_of(rows.get((measure, name))) for measure in (design.utility, design.aimed))
+        if across and up:
+            marks[name] = (across, up)
     if len(marks) < 2:
         return
-    design = next(results.design for results, _ in places.values())
     sentence = (
         f"Mean {design.utility} across and {design.aimed} up, with intervals over queries: up is nearer the target, to "
         "the right more relevant. Changes are paired by query, so that marks whose intervals overlap may differ."
     )
-    draw = partial(_beside, marks, (design.utility, design.aimed))
-    height = 285 + legend_height([*marks])
-    yield Plot(f"beside{ending}", f"Fairness beside relevance{of}", sentence, draw, height)
+
+    def draw(axes: Axes) -> None:
+        looks = base.palette([*marks])
+        for name, (across, up) in marks.items():
+            look, says = looks[name], f"{name}: {across} across, {up} up"
+            label = base.folded(name, base.LEGEND)
+            point(axes, across, up, says, look.color, 1.4, marker=look.mark, label=label)
+        axes.margins(0.08)
+        axes.set_xlabel(design.utility)
+        axes.set_ylabel(design.aimed)
+        base.below(axes, [*marks])
+
+    height = 285 + base.legend_height([*marks])
+    yield base.Plot("beside", "Fairness beside relevance", sentence, draw, height)
 
 
-def means_of(results: RefineResults, condition: str) -> tuple[Value | None, Value | None]:
-    """A method's means of relevance and of fairness."""
-    rows, design = results.by_key(), results.design
-    return value_of(rows.get((design.utility, condition))), value_of(rows.get((design.aimed, condition)))
-
-
-def _beside(marks: Mapping[str, tuple[Value, Value]], names: tuple[str, str], axes: Axes) -> None:
-    looks = palette([*marks])
-    for name, (across, up) in marks.items():
-        look, says = looks[name], f"{name}: {across} across, {up} up"
-        point(axes, across, up, says, look.color, 1.4, marker=look.mark, label=folded(name, LEGEND))
-    axes.margins(0.08)
-    axes.set_xlabel(names[0])
-    axes.set_ylabel(names[1])
-    below(axes, [*marks])
-
-
-def steps_plot(folder: Path, measure: str, ending: str = "", of: str = "") -> Iterator[Plot]:
+def steps_plot(folder: Path, measure: str, ending: str = "", of: str = "") -> Iterator[base.Plot]:
     """A row a topic, sorted by the original query; a step that improves is solid, one that does not dashed.
 
     Of topics whose measure has a value at every step. `ending` of its name and `of` of its title tell it from others.
@@ -522,13 +461,13 @@ def steps_plot(folder: Path, measure: str, ending: str = "", of: str = "") -> It
         f"filled where a step improves on the one before, dashed and hollow where it does not. {better} of "
         f"{len(topics)} queries end higher than they began."
     )
-    height = 70 + ROW * len(topics) + legend_height([*STEPS.values()])
+    height = 70 + ROW * len(topics) + base.legend_height([*STEPS.values()])
     draw = partial(_steps, topics, measure)
-    yield Plot(f"cost-steps{ending}", f"Query by query{of}", sentence, draw, height)
+    yield base.Plot(f"cost-steps{ending}", f"Query by query{of}", sentence, draw, height)
 
 
 def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes: Axes) -> None:
-    colors = dict(zip(STEPS, (INK, *COLORS[1:]), strict=False))
+    colors = dict(zip(STEPS, (base.INK, *base.COLORS[1:]), strict=False))
     for row, (query, values) in enumerate(topics):
         for before, step in pairwise((BASELINE, *STEPS)):
             ends, color = [values[before], values[step]], colors[step]
@@ -538,33 +477,14 @@ def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes
                           zorder=2)  # fmt: skip
             axes.plot(ends[1:], [row], marker=MARKS[step], color=color, markersize=6, linestyle="none", zorder=3,
                       clip_on=False, markerfacecolor=color if improves else "none",
-                      gid=tip(f"{query}, {STEPS[step]}: {ends[1]:.3f}"))  # fmt: skip
+                      gid=base.tip(f"{query}, {STEPS[step]}: {ends[1]:.3f}"))  # fmt: skip
     for step, name in STEPS.items():
         axes.plot([], [], marker=MARKS[step], color=colors[step], linestyle="none", label=name)
-    axes.set_yticks(range(len(topics)), [clipped(query, 22) for query, _ in topics])
+    axes.set_yticks(range(len(topics)), [base.clipped(query, 22) for query, _ in topics])
     axes.set_ylim(len(topics) - 0.4, -0.6)
     axes.set_xlabel(measure)
     axes.margins(x=0.06)
-    below(axes, [*STEPS.values()])
-
-
-def round_plots(results: RefineResults) -> Iterator[Plot]:
-    """Means of the objective and of AWRF after 0, 1, … rounds."""
-    design, rounds = results.design, results.rounds
-    look, ticks = palette(["mean"])["mean"], [means.iteration for means in rounds]
-    asked = ", ".join(f"{means.asked} in round {means.iteration}" for means in rounds[1:])
-    for measure, title, field in (
-        (design.objective, "The objective", "objective"),
-        (design.aimed, "AWRF", "aimed"),
-    ):
-        means = [(float(of.iteration), getattr(of, field)) for of in rounds]
-        points = [(at, Value(value)) for at, value in means if value is not None]
-        if points and len(rounds) > 1:
-            sentence = (
-                f"Mean {measure} of all queries by rounds; a query whose loop ended keeps its page ({asked})."
-            )
-            line, title = Line("mean", look, points), f"{title}, round by round"
-            yield curves([line], ("rounds", measure), title, sentence, f"rounds-{field}", ticks)
+    base.below(axes, [*STEPS.values()])
 
 
 REPLY = 200
@@ -591,11 +511,11 @@ def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> 
             ),
             *([trail_table(trail, design.objective)] if trail else []),
         ],
-        plots=list(refine_plots(results, folder)),
+        plots=[*steps_plot(folder, design.aimed), *beside_plot(results)],
         words=METHOD,
         facts=[
             ("collection", f"{design.documents:,} documents, {design.analyzer} terms"),
-            ("query", searched_text(design.query_text or {"title": design.queries})),
+            ("query", searched_text(design.query_text)),
             ("page", f"{design.k} documents"),
             ("objective", design.objective),
             ("target", design.target),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import zlib
 from collections import Counter
 from collections.abc import Mapping
@@ -97,15 +96,6 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bytes() -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_a_run_is_checked_without_its_index_but_not_without_its_data() -> None:
-    collection("mine", {"reef": "reef", "she": "she reef"})
-    ran("-d", "mine", "-o", "run", "--objective", "KL@4")
-    shutil.rmtree("cache")
-    assert command("runs", "check", "run", "--runs-dir", ".").code == 0
-    Path("mine").rename("elsewhere")
-    refuses("no dataset 'mine'", "runs", "check", "run", "--runs-dir", ".")
-
-
 def test_other_data_under_the_same_name_are_told() -> None:
     folder = collection("mine", {"reef": "reef", "she": "she reef"})
     ran("-d", "mine", "-o", "run", "--objective", "KL@4")
@@ -121,11 +111,6 @@ def test_measured_again_the_figures_are_those_of_the_run(done: Path) -> None:
     assert found.code == 0, found.err
     assert metrics("again") == metrics(done)
     assert "VERDICT  inconclusive" in found.out
-
-
-def test_a_dry_run_counts_no_less_than_is_asked(done: Path) -> None:
-    planned = command("refine", "--dry-run", "--json").json
-    assert planned["calls"] >= json.loads((done / "results.json").read_text())["calls_made"] > 0
 
 
 @pytest.mark.parametrize(("margin", "queries"), [("0.05", 34), ("0.1", 10), ("0", None)])
@@ -158,30 +143,12 @@ def test_the_trail_of_a_long_query_is_not_padded_and_steers_no_terminal() -> Non
 
 
 @pytest.mark.whole
-def test_two_models_and_two_attributes_stand_side_by_side() -> None:
-    ran("-m", "fake:refiner", "-o", "one")
-    ran("-m", "fake:name", "-o", "two")
-    ran("-a", "location", "-o", "three")
-    told = command("report", "one", "three", "--runs-dir", ".", "-o", "both.html")
-    assert told.code == 0, told.err
-    page = Path("both.html").read_text("utf-8")
-    assert "gender" in page and "location" in page and "Fairness beside relevance" not in page
-    told = command("report", "one", "two", "three", "--runs-dir", ".", "-o", "models.html")
-    page = Path("models.html").read_text("utf-8")
-    assert "Fairness beside relevance, gender" in page and "Fairness beside relevance, location" not in page
-    assert "original query: 0.82 [0.79, 0.85] across" in page
-
-
-@pytest.mark.whole
 def test_the_report_shows_the_steps_of_every_query_and_the_words_added() -> None:
     found = command("refine", "-q", "--report", "-o", "run")
     assert found.code == 0, found.err
     page = Path("run/report.html").read_text("utf-8")
-    assert "Query by query" in page and "The objective, round by round" in page and "Round by round" in page
-    assert (
-        "Fairness beside relevance" in page
-        and "fair-qr: 0.86 [0.84, 0.89] across, 0.97 [0.96, 0.98] up" in page
-    )
+    assert "Query by query" in page and "Round by round" in page and "Fairness beside relevance" in page
+    assert "fair-qr: 0.86 [0.84, 0.89] across, 0.97 [0.96, 0.98] up" in page
     assert "<b>+ she</b>" in page
     assert "dashed and hollow where it does not" in page
 
@@ -214,18 +181,13 @@ def test_without_any_round_the_page_is_that_of_the_original_query() -> None:
         for name in ("bm25", "refined", "fair-qr")
     }
     assert pages["bm25"] == pages["refined"] == pages["fair-qr"]
-    shown = command("runs", "show", "none", "--runs-dir", ".").out
-    assert "nothing was refined: no round was allowed (--max-iterations 0)" in shown
 
 
 @pytest.mark.whole
 def test_every_setting_of_the_loop_is_followed_and_names_the_run() -> None:
-    every = (
-        "", "--keep last", "--rerank none", "--weight 2.5", "--analyzer standard", "--form paper", "--preset paper",
-        "--objective AWRF@20", "--objective KL(direction=target-current)@10",
-    )  # fmt: skip
+    every = ("", "--keep last", "--weight 2.5", "--preset paper", "--objective AWRF@20")
     for flags in every:
-        ran(*flags.split(), "--runs-dir", "runs", "-n", "5")
+        ran(*flags.split(), "--runs-dir", "runs", "-n", "3")
     assert len([*Path("runs").iterdir()]) == len(every)
 
 
@@ -239,15 +201,8 @@ def test_combinations_of_two_attributes_can_be_aimed_at() -> None:
 
 
 @pytest.mark.whole
-def test_the_verdict_speaks_of_the_objective_and_of_the_page_that_is_searched() -> None:
-    found = ran("--measures", "P@5,AWRF@10", "-o", "run")
-    verdict = found.out.partition("NEXT")[0]
-    assert "KL@20" in verdict and "AWRF@20" in verdict and "AWRF@10" not in verdict and "nDCG@20" in verdict
-
-
-@pytest.mark.whole
 def test_another_ranker_orders_the_last_page() -> None:
-    ran("--rerank", "bm25-okapi", "-o", "run")
+    ran("--rerank", "bm25-okapi", "-n", "3", "-o", "run")
     refined, final = (
         sorted(line.split()[2] for line in Path(f"run/rankings/{name}.run").read_text().splitlines())
         for name in ("refined", "fair-qr")
@@ -255,8 +210,6 @@ def test_another_ranker_orders_the_last_page() -> None:
     assert refined == final
     assert "bm25-okapi k1=1.5" in json.loads(Path("run/manifest.json").read_text())["settings"]["reranker"]
     refuses("--rerank bm52 is unknown", *QUICK, "--rerank", "bm52")
-    warned = ran("--rerank", "deltr:steps=5", "-o", "learnt").err
-    assert "--rerank deltr:steps=5: deltr learns without predicted quality" in warned
     ran("--rerank", "none", "-n", "3", "-o", "none")
     assert Path("none/rankings/refined.run").read_text() == Path("none/rankings/fair-qr.run").read_text()
 
@@ -393,13 +346,6 @@ def test_groups_that_only_a_background_of_ones_own_names_count_when_measured_aga
     assert any("third" in line["target"] for line in trail("run"))
     assert command("score", "run", "-o", "again", "--no-report").code == 0
     assert metrics("again") == metrics("run")
-
-
-@pytest.mark.whole
-def test_too_many_replies_without_keywords_bar_the_conclusion() -> None:
-    found = ran("-m", "fake:refiner,malformed=1", "-o", "run", code=4)
-    assert "VERDICT  not assessable" in found.out and "runs show run --invalid" in " ".join(found.out.split())
-    assert "replies are unparseable" in found.out or "of the answers are unparseable" in found.out
 
 
 def test_bad_input_is_refused_in_one_sentence() -> None:

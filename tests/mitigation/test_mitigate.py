@@ -1,19 +1,27 @@
-"""`llmfair mitigate`: remedies beside a run, what is asked for them, and what cannot be had."""
+"""`llmfair mitigate`: remedies beside a run, what is asked for them, what cannot be had, and the order that is known."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import llmfair as package
+from benchmarks.mitigation import KNOWN, REMEDIES, StandIn, folder, simulated, summary
 from llmfair.audits.runs.replay import check_run
+from llmfair.io.trec import read_run
+from llmfair.registry import _found, register
 from llmfair.rundir import RunDir
-from tests.cli.command import kept, llmfair, ran, refuses, table
-from tests.servers import Server, rank
+from tests import models
+from tests.cli.command import kept, llmfair, process, ran, refuses
+from tests.folders import balanced, write_folder
+from tests.servers import Reply, Server, rank
 
 ODDS, UTILITY, ANSWERS = "PreferenceOdds(of=ranking)", "nDCG@20", "PreferenceOdds"
 LISTS = ("listwise", "--no-report", "-q")
@@ -182,26 +190,6 @@ def test_a_ranker_that_reads_no_prompt(tmp_path: Path) -> None:
     assert by_name["none"]["figures"][ANSWERS]["value"] is None
 
 
-def test_forms_of_the_table(run: Path) -> None:
-    rows = ran("mitigate", run, "--remedy", "offset", "--no-report", "--format", "tsv").out.splitlines()
-    assert rows[0].startswith("run\tcondition\tstratum\tmeasure") and any(
-        "offset\tall\tnDCG@20" in row for row in rows
-    )
-    metrics = table(run / "mitigation" / "metrics.csv")
-    assert {row["condition"] for row in metrics} == {"none", "offset"}
-    of_queries = table(run / "mitigation" / "per_query.csv")
-    assert len({row["query_id"] for row in of_queries}) == 8
-
-
-@pytest.mark.whole
-def test_the_page_has_the_front(run: Path) -> None:
-    ran("mitigate", run, "--free", "--report")
-    page = (run / "mitigation" / "report.html").read_text()
-    assert "What each remedy buys and costs" in page and NEARER.capitalize() in page
-    together = ran("report", run, run / "mitigation", "-o", "both.html")
-    assert together.out.strip() == "both.html"
-
-
 def test_from_python(run: Path) -> None:
     result = package.mitigate(run, remedy=["offset", "consensus"], report=False)
     assert result.verdict.status == NEARER and result.verdict.condition == "offset"
@@ -242,12 +230,7 @@ def test_runs_that_cannot_be_mitigated(run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "file", "lines", "there"),
-    [
-        ("mitigate", "neutral.run", 200, 21),
-        ("mitigate", "neutral.o1.r0.run", 0, 16),
-        ("score", "neutral.run", 0, 16),
-        ("score", "neutral.o1.r0.run", 200, 21),
-    ],
+    [("mitigate", "neutral.run", 200, 21), ("score", "neutral.o1.r0.run", 0, 16)],
 )
 def test_rankings_that_are_gone_are_no_smaller_run(
     run: Path, command: str, file: str, lines: int, there: int
@@ -290,3 +273,107 @@ def test_a_secret_that_no_run_folder_keeps_is_given_again() -> None:
         assert {(seen.body["api_key"], seen.body["top_k"]) for seen in server.requests} == {(key, 5)}
         assert not any("top_p" in seen.body for seen in server.requests), "a setting that was not the run's"
     assert not [path for path in Path().rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
+
+
+@pytest.fixture
+def stand_in() -> Iterator[None]:
+    """Registers what the benchmark has in the place of an adapter."""
+    register("remedy", "stand-in")(StandIn)
+    yield
+    del _found["remedy"]["stand-in"]
+
+
+def orders(path: Path) -> Mapping[str, tuple[str, ...]]:
+    return {query_id: one.doc_ids for query_id, one in read_run(path).rankings.items()}
+
+
+@pytest.mark.whole
+def test_the_order_of_remedies_is_the_known_one(tmp_path: Path, stand_in: None) -> None:
+    data = folder(tmp_path / "data")
+    found = summary(simulated(seed, data, tmp_path / "runs") for seed in range(2))
+    assert [*found] == ["none", *REMEDIES]
+    assert [said for said, holds in KNOWN.items() if not holds(found)] == []
+
+
+def test_no_query_is_ordered_by_an_offset_that_saw_it(tmp_path: Path) -> None:
+    data = folder(tmp_path / "data", queries=10, each=6)
+    once: dict[str, Any] = {"conditions": "neutral", "repeat": False, "passes": 1, "report": False}
+    package.audit_listwise(data, model="fake:biased,malformed=0", output=tmp_path / "run", **once)
+    before = package.mitigate(tmp_path / "run", remedy=["offset"], report=False)
+    kept = orders(tmp_path / "run" / "mitigation" / "rankings" / "offset.run")
+    # judgements of one query that turn its preference around move other queries' offsets, never its own
+    told = (tmp_path / "run" / "qrels.txt").read_text().splitlines()
+    women = [line for line in told if line.split()[0] == "q3" and "f" in line.split()[2]]
+    placed = kept["q3"]
+    last = {*placed[len(placed) // 2 :]}
+    turned = [
+        f"q3 0 {line.split()[2]} {int(line.split()[2] in last)}" if line in women else line for line in told
+    ]
+    assert turned != told
+    (tmp_path / "run" / "qrels.txt").write_text("".join(f"{line}\n" for line in turned))
+    after = package.mitigate(tmp_path / "run", remedy=["offset"], report=False)
+    now = orders(tmp_path / "run" / "mitigation" / "rankings" / "offset.run")
+    assert now["q3"] == kept["q3"]
+    said = [result.results["remedies"][1]["remarks"] for result in (before, after)]
+    assert said[0] != said[1], "others have other offsets"
+
+
+@pytest.mark.whole
+def test_a_killed_command_goes_on_and_asks_nothing_twice(tmp_path: Path) -> None:
+    delays = [0.0]
+
+    def slowly(body: dict[str, Any], attempt: int) -> Reply:
+        return replace(rank(body, attempt), delay=delays[0])
+
+    prices = ("--price-in", "1000", "--price-out", "1000")
+    with Server(slowly) as server:
+        asked = (*server.flags, "--conditions", "neutral", "--no-repeat", "-n", "3", "--orders", "2")
+        ran("listwise", "-q", "--no-report", *asked, "--passes", "1", "-o", "runs/base")
+        before, delays[0] = len(server.requests), 0.05
+        words = ("mitigate", "runs/base", "--remedy", "fair-prompt", "--no-report", "-j", "2", *prices)
+        running = process(*words)
+        while len(server.requests) < before + 6:
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.kill()
+        running.communicate()
+        delays[0] = 0.0
+        time.sleep(0.2)  # what was in flight is answered
+        met, kept = len(server.requests) - before, answers()
+        assert 0 < kept < 18
+        found = ran(*words, "--json").json
+        # 3 queries × 3 windows × 2 orders, beside what was under way when it was killed
+        assert len(server.requests) - before <= 18 + met - kept
+        total = len(server.requests)
+        assert ran(*words, "--json").json["remedies"][1]["figures"] == found["remedies"][1]["figures"]
+        assert len(server.requests) == total
+    (one,) = found["remedies"][1:]
+    assert one["calls"] == 18 and one["cost"] > 0 and found["status"] == "complete"
+    assert "cost" in ran("mitigate", "runs/base", "--remedy", "fair-prompt", "--no-report").out
+
+
+def answers() -> int:
+    """Those of the run beside `base`, as far as they are on disk."""
+    journals = [path for path in Path("runs").glob("*/journal.jsonl") if path.parent.name != "base"]
+    return sum('"key"' in line for path in journals for line in path.read_text().splitlines())
+
+
+@pytest.mark.whole
+def test_an_adapter_is_asked_the_same_lists(tmp_path: Path) -> None:
+    models.needs_local()
+    base = models.causal(tmp_path / "models" / "base")
+    fair = models.adapter(base, base.parent / "fair")
+    lists = write_folder(tmp_path / "lists", balanced(3, 4, 4))
+    windows = ("--window", "4", "--step", "4", "--passes", "1", "--orders", "1", "--conditions", "neutral")
+    flags = (*windows, "--no-repeat", "--max-invalid", "1", "--constrain", "-q", "--no-report")
+    ran("listwise", "-d", lists, "-m", f"hf:{base}", *flags, "-o", "runs/base")
+    lacking = ran("mitigate", "runs/base", "--remedy", "lora", "--no-report")
+    assert "llmfair finetune-lora" in lacking.out and "then --adapter FOLDER" in lacking.out
+    found = ran("mitigate", "runs/base", "--remedy", "lora", "--adapter", fair, "--no-report", "--json").json
+    (one,) = found["remedies"][1:]
+    assert one["available"], one["error"]
+    assert one["figures"]["nDCG@20"]["n"] == 3 and one["calls"] > 0
+    ran("runs", "check", one["run"])
+    # an adapter that stands beside the run is found by itself, once it says that it is of this model
+    shutil.copytree(fair, "runs/fair")
+    assert "none stands beside the run" in ran("mitigate", "runs/base", "--remedy", "lora", "--no-report").out
