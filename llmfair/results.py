@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
@@ -132,11 +133,9 @@ def query_figures(folder: Path, needed: bool = False) -> list[Row]:
 
 def _row(line: dict[str, str]) -> Row:
     """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
-    numbers = {name: number(line[name]) if line[name] else None for name in FLOATS}
-    of: dict[str, Any] = {name: line[name] for name in COLUMNS if name not in numbers}
-    conclusion = Conclusion(line["conclusion"]) if line["conclusion"] else None
-    n = int(line["n"]) if line["n"] else None
-    return Row(**(of | numbers | {"n": n, "conclusion": conclusion, "reason": line["reason"] or None}))
+    read = {**dict.fromkeys(FLOATS, number), "n": int, "conclusion": Conclusion, "reason": str}
+    of: dict[str, Any] = {name: line[name] for name in COLUMNS}
+    return Row(**of | {name: form(line[name]) if line[name] else None for name, form in read.items()})
 
 
 class LabelError(JsonObject, frozen=True):
@@ -316,12 +315,8 @@ def as_readable(
     findings: Mapping[str, F], answers: Mapping[str, AnswerCounts], limit: float | None
 ) -> dict[str, F]:
     """The findings, nothing concluded of a condition of whose answers a larger share than the limit is unparseable."""
-    return {
-        name: finding.barred(UNPARSEABLE)
-        if name in answers and answers[name].too_many_unparseable(limit)
-        else finding
-        for name, finding in findings.items()
-    }
+    loose = {name for name, counts in answers.items() if counts.too_many_unparseable(limit)}
+    return {name: each.barred(UNPARSEABLE) if name in loose else each for name, each in findings.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -429,12 +424,9 @@ class Results(JsonDocument, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         keys = self.design.keys
-        lacking: list[tuple[str, str]] = [
-            (key, name) for name, of in self.of_conditions().items() for key in keys if key not in of
-        ]
-        lacking += [(name, "design") for name in self.findings if name not in keys]
-        if lacking:
-            raise ValueError("Condition '{}' is missing in `{}`".format(*lacking[0]))
+        for name, of in {**self.of_conditions(), "design": keys}.items():
+            if lacking := {*(self.findings if name == "design" else keys)} - {*of}:
+                raise ValueError(f"Condition '{min(lacking)}' is missing in `{name}`")
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:
         """The conditions of each field that has to have all of them."""
@@ -462,12 +454,12 @@ class Results(JsonDocument, frozen=True, kw_only=True):
 
     def unparseable(self, condition: str) -> bool:
         """Whether more answers of a condition cannot be read than the run allows, so that nothing is concluded."""
-        counted = self.answers.get(condition)
-        return counted is not None and counted.too_many_unparseable(self.max_invalid)
+        counts = self.answers.get(condition)
+        return counts is not None and counts.too_many_unparseable(self.max_invalid)
 
     def of_all(self) -> Iterable[Row]:
         """The rows of all queries together."""
-        return (row for row in self.rows if row.query_id == "all")
+        return (row for row in self.rows if row.query_id == ALL)
 
     def by_key(self) -> dict[tuple[str, str], Row]:
         """Rows of all queries by measure and key, without those of single groups."""
@@ -525,7 +517,7 @@ class StudyResults(JsonDocument, frozen=True, kw_only=True):
     @property
     def missing(self) -> list[str]:
         """Settings without results, and why."""
-        return [f"{one.setting}: {one.message}" for one in self.failed]
+        return [f"{each.setting}: {each.message}" for each in self.failed]
 
 
 class SettingRow(Row, frozen=True, kw_only=True):
@@ -542,13 +534,9 @@ class PlainStudyResults(StudyResults, frozen=True, kw_only=True):
 
 def absent_row(measure: str, key: Key) -> Row:
     """The row of what was not measured."""
-    named: dict[str, Any] = dict.fromkeys(
-        ("run", "dataset", "attribute", "model", "contrast", "query_id", "group"), ""
-    )
-    missing = (None, None, None, None, None, None, None, "not_measured")
-    return Row(
-        *missing, **named, condition=key.condition, stratum=stratum_of(measure, key.stratum), measure=measure
-    )
+    of: dict[str, Any] = dict.fromkeys(COLUMNS, "") | dict.fromkeys(Figure.__struct_fields__)
+    of |= {"condition": key.condition, "stratum": stratum_of(measure, key.stratum), "measure": measure}
+    return Row(**of | {"reason": "not_measured"})
 
 
 def rows_of(
@@ -560,9 +548,6 @@ def rows_of(
     parity compare, where there are two.
     """
     contrast = f"{words.protected}:{words.unprotected}" if words and words.protected else ""
-    ordered = sorted(
-        measured, key=lambda row: (row.query_id, row.measure, row.condition, row.stratum, row.group)
-    )
     return tuple(
         Row(
             **named,
@@ -571,7 +556,7 @@ def rows_of(
             contrast=contrast if compares_groups(row.measure) else "",
             conclusion=None if row.conclusion is None else Conclusion(row.conclusion),
         )
-        for row in ordered
+        for row in sorted(measured, key=attrgetter("query_id", "measure", "condition", "stratum", "group"))
     )
 
 

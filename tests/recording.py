@@ -4,25 +4,21 @@
     python -m tests.recording record AFTER
     python -m tests.recording compare BEFORE AFTER
 
-Figures have to be equal bit for bit; words that differ are printed, to be read. A figure is a number in a table of
-figures (CSV), in a run's results (JSON), or a line of a ranking. Times and file names of one's own are no figures.
+Figures have to be equal bit for bit; words that differ are printed, to be read. A figure is a number in a file of a run, but
+for times.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import difflib
-import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tests import models
 from tests.cli.test_transcripts import PLANS, WHOLE
@@ -78,12 +74,11 @@ OTHERS = {
     ),
 }
 GROUPS = {**WHOLE, **PLANS, **OTHERS}
-SKIPPED = ("manifest.json", "journal.jsonl", "texts.jsonl", ".lock")
-WITHIN_CONDITION = ("contrast",)
-"""Parts of a row's key that have one value in each condition and measure: recordings without them compare, too."""
+SKIPPED = ("manifest.json", "journal.jsonl", "texts.jsonl", "screens.txt")
 ABOUT_TIME = re.compile(
     r"\b(started|finished|seconds|wall|created|date|time|version|elapsed|rate)", re.IGNORECASE
 )
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def record(folder: Path, names: list[str]) -> None:
@@ -120,74 +115,28 @@ def record(folder: Path, names: list[str]) -> None:
         print(name, len(screens), "commands", flush=True)
 
 
-def figures(folder: Path) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every figure that a group's commands wrote, by where it stands and what it is of."""
+def figures(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """The numbers of every file that a group's commands wrote, in their order, but for those of lines about time."""
     for path in sorted(folder.rglob("*")):
-        if not path.is_file() or path.name in SKIPPED or "cache" in path.parts:
+        if path.suffix not in (".csv", ".json", ".run", ".txt", ".tsv") or path.name in SKIPPED:
             continue
-        name = str(path.relative_to(folder))
-        if path.suffix == ".csv":
-            with path.open(newline="", encoding="utf-8") as file:
-                for row in csv.DictReader(file):
-                    numbers = {column for column, cell in row.items() if _is_number(cell)} - {"query_id"}
-                    of = tuple(
-                        f"{column}={cell}"
-                        for column, cell in row.items()
-                        if column not in numbers and column not in WITHIN_CONDITION and cell
-                    )
-                    yield from (((name, *of, column), str(row[column])) for column in sorted(numbers))
-        elif path.suffix == ".json":
-            yield from (((name, *place), value) for place, value in _numbers(json.loads(path.read_text())))
-        elif path.suffix in (".run", ".txt", ".tsv") and path.name != "screens.txt":
-            yield (name,), path.read_text(encoding="utf-8", errors="replace")
-
-
-def _numbers(value: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            if not ABOUT_TIME.search(name):
-                yield from _numbers(inner, (*place, name))
-    elif isinstance(value, list):
-        for at, inner in enumerate(value):
-            of = (
-                [
-                    str(inner[key])
-                    for key in ("measure", "condition", "stratum", "group", "query_id")
-                    if key in inner
-                ]
-                if (isinstance(inner, Mapping))
-                else []
-            )
-            yield from _numbers(inner, (*place, " ".join(of) or str(at)))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield place, repr(value)
-
-
-def _is_number(cell: object) -> bool:
-    return isinstance(cell, str) and bool(re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", cell))
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        timeless = (line for line in lines if not ABOUT_TIME.search(line))
+        yield str(path.relative_to(folder)), [n for line in timeless for n in NUMBER.findall(line)]
 
 
 def compare(before: Path, after: Path) -> int:
-    """Prints figures that differ and words that differ; returns how many figures do."""
-    changed, equal = 0, 0
+    """Prints the files whose figures differ, and words that do; returns how many files."""
+    changed = 0
     for folder in sorted(path for path in before.iterdir() if (path / "screens.txt").is_file()):
         then, now = dict(figures(folder)), dict(figures(after / folder.name))
-        wrong = [place for place, value in then.items() if now.get(place, value) != value]
-        gone = [place for place in then if place not in now]
-        equal += len(then) - len(wrong) - len(gone)
+        wrong = [name for name, numbers in then.items() if now.get(name) != numbers]
         changed += len(wrong)
-        print(
-            f"{folder.name}: {len(then)} figures, {len(wrong)} differ, {len(gone)} gone, {len(now.keys() - then)} new"
-        )
-        for place in islice(wrong, 10):
-            print("  differs:", *place, then[place][:60], "->", now[place][:60])
-        for place in islice(gone, 10):
-            print("  gone:", *place)
-        said, says = ((one / "screens.txt").read_text().splitlines() for one in (folder, after / folder.name))
+        print(f"{folder.name}: {len(then)} files, figures differ in {len(wrong)}:", *wrong)
+        said, says = ((of / "screens.txt").read_text().splitlines() for of in (folder, after / folder.name))
         for line in difflib.unified_diff(said, says, n=0, lineterm=""):
             if line[:1] in "+-" and line[:3] not in ("+++", "---"):
                 print(" ", line)
-    print(f"{equal} figures are equal, {changed} differ")
     return changed
 
 

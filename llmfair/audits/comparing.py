@@ -291,11 +291,11 @@ def _opened(run: RunDir) -> ComparedRun:
 
 def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
     """Called by their labels or models where these differ, else by both, by strategy, or by their folders."""
-    called = [
-        (of.short_name, of.named_model, f"{of.short_name} {getattr(of.design, 'strategy', '')}",
-         run.run.path.resolve().name, str(run.run.path))
-        for run in runs for of in [run.results]
-    ]  # fmt: skip
+    called = []
+    for run in runs:
+        of, path = run.results, run.run.path
+        asked = " ".join(filter(None, (of.short_name, getattr(of.design, "strategy", None))))
+        called.append((of.short_name, of.named_model, asked, path.resolve().name, str(path)))
     names = next(names for names in zip(*called, strict=True) if len({*names}) == len(runs))
     return [dataclasses.replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 

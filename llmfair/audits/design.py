@@ -83,19 +83,14 @@ class _Line:
     doc_id: str | None = None
     title: str = ""
 
-    def __post_init__(self) -> None:
-        if (self.query_id is None) == (self.doc_id is None):
-            raise ValueError("Object has to have `query_id` and `text`, or `doc_id` and `title`")
-
 
 def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iterator[str]:
     """A line a query, then one a document, each once and in the order of ids."""
     texts = {query.query_id: query.text for query in queries}
     titles = {document.doc_id: document.title for document in documents}
-    for query_id, text in sorted(texts.items()):
-        yield json.dumps({"query_id": query_id, "text": text}, ensure_ascii=False) + "\n"
-    for doc_id, title in sorted(titles.items()):
-        yield json.dumps({"doc_id": doc_id, "title": title}, ensure_ascii=False) + "\n"
+    rows = [{"query_id": query_id, "text": text} for query_id, text in sorted(texts.items())]
+    rows += [{"doc_id": doc_id, "title": title} for doc_id, title in sorted(titles.items())]
+    return (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def read_texts(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
@@ -205,16 +200,6 @@ class Design(ABC, Generic[T]):
     def watched_by(self, progress: Progress) -> None:
         """Told before its programs are asked: who hears of pauses that they make themselves."""
 
-    def all_programs(self, results: Mapping[str, Any]) -> Iterator[Program]:
-        """The programs of all stages, as far as these results make them."""
-        yield from self.programs()
-        before, programs = dict[str, Any](), list(self.programs())
-        for stage in self.stages():
-            names = (program.probe_id for program in programs)
-            before |= {name: results[name] for name in names if name in results}
-            programs = list(stage.programs(before))
-            yield from programs
-
     def once_each(self, programs: Iterable[Program], taken: dict[str, None]) -> Iterator[Program]:
         """Programs as they come, their names in `taken`. Raises LlmfairError for a name twice, or no such condition."""
         conditions = {"", *(condition.name for condition in self.conditions)}
@@ -262,10 +247,7 @@ class Design(ABC, Generic[T]):
             "task": self.task,
             "flags": {key: value for key, value in settings.written().items() if not isinstance(value, Path)},
             "dataset": self.dataset.name,
-            "lists": {
-                **self.dataset.describe(),
-                "cells": self.cells(),
-            },
+            "lists": {**self.dataset.describe(), "cells": self.cells()},
             **({"prompt": {"file": getattr(settings, "prompt", prompt.id), **asked}} if prompt else {}),
             "warnings": list(self.warnings),
         }
@@ -316,9 +298,8 @@ class Design(ABC, Generic[T]):
         columns = measure_all(self.measures, self.observe(results))
         settings, (chains, answers) = self.settings, self.counts(results)
         inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
-        outcome = self.resulting(
-            PlainResults, self.told(run, chains, failures, columns), answers, self.findings(columns)
-        )
+        shared = self.told(run, chains, failures, columns)
+        outcome = self.resulting(PlainResults, shared, answers, self.findings(columns))
         return self.laid_out(outcome, summarise(columns, inference), self.files(results), failures)
 
     def resulting(
@@ -340,11 +321,14 @@ class Design(ABC, Generic[T]):
     def counts(self, results: Mapping[str, T]) -> tuple[dict[str, ProbeCounts], dict[str, ProbeAnswers]]:
         """By condition, how many programs there are and came to an end; and how many of these could not be read."""
         planned, ended, unparseable = Counter[str](), Counter[str](), Counter[str]()
-        for program in self.all_programs(results):
-            planned[program.condition] += 1
-            if program.probe_id in results:
-                ended[program.condition] += 1
-                unparseable[program.condition] += self.unparseable(results[program.probe_id]) > 0
+        before = dict[str, Any]()
+        for programs in (lambda results: self.programs(), *(stage.programs for stage in self.stages())):
+            for program in programs({**before}):
+                planned[program.condition] += 1
+                if program.probe_id in results:
+                    before[program.probe_id] = result = results[program.probe_id]
+                    ended[program.condition] += 1
+                    unparseable[program.condition] += self.unparseable(result) > 0
         names = [condition.name for condition in self.conditions]
         return (
             {name: ProbeCounts(planned[name], ended[name]) for name in names},
@@ -413,8 +397,7 @@ class Design(ABC, Generic[T]):
         `queries` and `documents` are those that were asked about (all, unless said), whose texts a report shows;
         `where` says of which setting a gate speaks that no ranker could fail.
         """
-        named = {"run": results.run, "dataset": results.dataset, "attribute": results.attribute}
-        named["model"] = results.model
+        named = {name: getattr(results, name) for name in ("run", "dataset", "attribute", "model")}
         tidy = rows_of(rows, named, results.words if self.two_groups else None)
         of_all = [row for row in tidy if row.query_id == ALL]
         results = structs.replace(results, rows=of_all)
@@ -430,17 +413,13 @@ class Design(ABC, Generic[T]):
             training=training_of(self.task, self.settings, results.model),
             **next_steps(self.task, self.settings, results.model, texts),
         )
-        if queries is None:
-            queries = self.queries
         if documents is None:
             documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
         factors = {each.name: each.factors for each in self.conditions if each.factors}
         of_queries = lines_of(row for row in tidy if row.query_id != ALL)
-        failed = sorted(
-            (failure.probe_id, failure.failure, failure.message, failure.hint) for failure in failures
-        )
+        failed = sorted((each.probe_id, each.failure, each.message, each.hint) for each in failures)
         shared = {
-            TEXTS: texts_lines(queries, documents),
+            TEXTS: texts_lines(self.queries if queries is None else queries, documents),
             "metrics.csv": csv_lines(*with_factors(lines_of(of_all), factors)),
             "per_query.csv": csv_lines(*with_factors(of_queries, factors)),
             "failures.csv": csv_lines(FAILURE_COLUMNS, failed),
@@ -476,7 +455,7 @@ class Prospects:
 def prospects_of(design: Design[Any]) -> Prospects:
     """Those of a design: its queries, and its gates."""
     queries, assessable = len(design.queries), design.assessable
-    few, sentences, idle = assessable < FEWEST_QUERIES, list[str](), list[str]()
+    few, sentences = assessable < FEWEST_QUERIES, list[str]()
     if few or assessable < queries:
         sentences.append(
             f"{assessable:,} of {queries:,} queries can be assessed"
@@ -484,6 +463,7 @@ def prospects_of(design: Design[Any]) -> Prospects:
             + f", where a conclusion takes at least {FEWEST_QUERIES}" * few
         )
     reaches: Mapping[str, Reach] = design.planned()["reach"] if design.gates else {}
+    idle = list[str]()
     for gate in design.gates:
         reach = reaches.get(parse_measure(gate.measure).reach, Reach())
         where = f"in this design, whose attainable range is {reach.low or 0:.3f} … {reach.high or 0:.3f}"
@@ -494,12 +474,12 @@ def prospects_of(design: Design[Any]) -> Prospects:
 def require_prospects(design: Design[Any]) -> Prospects:
     """The same. Raises UsageError for gates on a design from which nothing can be concluded."""
     prospects = prospects_of(design)
-    gated = [name for name in ("require", "fail_on") if getattr(design.settings, name, None)]
+    settings = design.settings
+    gated = [flag for flag, of in (("--require", settings.require), ("--fail-on", settings.fail_on)) if of]
     if prospects.barred and gated:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in gated)
         few = prospects.assessable < FEWEST_QUERIES
         other = "give it more queries that can" if few else "choose another design"
-        raise UsageError(f"{'; '.join(prospects.said)}.", f"{other}, or leave {flags} out")
+        raise UsageError(f"{'; '.join(prospects.said)}.", f"{other}, or leave {' and '.join(gated)} out")
     return prospects
 
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -73,27 +74,18 @@ def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
     match = _SPELLING.fullmatch(text)
     if match is None:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
-    low, high = _bounds(text, match)
-    condition = match["condition"]
-    measure, columns = parse_figure(match["measure"], reads)
-    return Gate(str(measure), None if condition is None else condition.strip(), low, high, text, columns)
-
-
-def _bounds(text: str, match: re.Match[str]) -> tuple[float | None, float | None]:
-    operator, bound = match["operator"], match["bound"]
+    operator, bound, condition = match["operator"], match["bound"], match["condition"]
     try:
         numbers = [float(part) for part in bound.split("..")]
     except ValueError:
         numbers = []
-    if (
-        len(numbers) != 1 + (operator == "=")
-        or not all(map(math.isfinite, numbers))
-        or sorted(numbers) != numbers
-    ):
+    wanted = 2 if operator == "=" else 1
+    if len(numbers) != wanted or not all(map(math.isfinite, numbers)) or sorted(numbers) != numbers:
         raise UsageError(f"--require '{text}': '{bound.strip()}' is no such bound.", GRAMMAR)
-    if operator == "=":
-        return numbers[0], numbers[1]
-    return (numbers[0], None) if operator == ">=" else (None, numbers[0])
+    low = None if operator == "<=" else numbers[0]
+    high = None if operator == ">=" else numbers[-1]
+    measure, columns = parse_figure(match["measure"], reads)
+    return Gate(str(measure), None if condition is None else condition.strip(), low, high, text, columns)
 
 
 def read_gates(
@@ -192,8 +184,9 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
 
 def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
     """The figures that a gate is asked of, in the order of their keys; never none."""
-    asked = [key for key in results.keys if key not in results.aside]
-    if gate.condition is not None:
+    if gate.condition is None:
+        asked = [key for key in results.keys if key not in results.aside]
+    else:
         asked = [key for key in results.keys if key == gate.condition] or [Key(gate.condition)]
     measure = as_shown(gate.measure, results.shown)
     rows = [
@@ -220,8 +213,8 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
 
 def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    shown = results.titles.get(row.key, f"{row.key}{results.asked}")
-    what = " ".join(filter(None, (row.measure, row.group, f"({shown})")))
+    condition = results.titles.get(row.key, f"{row.key}{results.asked}")
+    what = " ".join(filter(None, (row.measure, row.group, f"({condition})")))
     because = f": {in_words(row.reason, row.measure)}" if row.reason else ""
     value = row.value
     if value is None:
@@ -232,15 +225,12 @@ def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str 
     if assessed and finding is not None and finding.conclusion == Conclusion.NOT_ASSESSABLE:
         return f"{what} cannot be assessed: {in_words(finding.reason, finding.measure)}"
     if not interval:
-        if gate.contains(value, value):
-            return None
-        shown = f"{value:.3f}"
-        if gate.contains(float(shown), float(shown)):  # rounding must not seem to hold
-            shown = f"{value:.6g}"
-        return f"{what} {shown} is {gate.beyond}"
+        rounded = round(value, 3)  # which must not seem to hold
+        text = f"{value:.6g}" if gate.contains(rounded, rounded) else f"{value:.3f}"
+        return None if gate.contains(value, value) else f"{what} {text} is {gate.beyond}"
     low, high = row.low, row.high
-    if headline and finding is not None and finding.lower is not None:
-        low = finding.lower
+    if headline and finding is not None:
+        low = row.low if finding.lower is None else finding.lower
     if low is None or high is None:
         return f"{what} has no interval{because}"
     if gate.contains(low, high):
@@ -253,9 +243,10 @@ def require_readable(results: Results) -> None:
     """Raises RequirementFailed where more answers of a condition cannot be read than the run allows."""
     for condition, counts in results.answers.items():
         if results.unparseable(condition):
-            share, limit = counts.unparseable / counts.asked, results.max_invalid
+            share = counts.unparseable / counts.asked
             raise RequirementFailed(
-                f"{share:.1%} of the answers of '{condition}' are unparseable, more than {limit:.1%} (--max-invalid).",
+                f"{share:.1%} of the answers of '{condition}' are unparseable, more than {results.max_invalid:.1%} "
+                "(--max-invalid).",
                 "everything is written; what was answered: llmfair runs show RUN --invalid",
             )
 
@@ -298,43 +289,39 @@ def suites_of_score(results: ScoreResults) -> list[Suite]:
 def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> None:
     """One test suite a run, one test case for its verdict and one for each gate. Raises UsageError."""
     root = ET.Element("testsuites", name="llmfair")
+
+    def say(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
+        """A part of a suite; a model's or a file's name may hold what no XML may."""
+        sound = {
+            name: UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", value) for name, value in attributes.items()
+        }
+        element = ET.SubElement(parent, tag, sound)
+        element.text = UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+        return element
+
     for suite in suites:
-        _add(root, suite, fail_on)
-    for element in root.iter():  # a model's or a file's name may hold what no XML may
-        element.text = element.text and UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", element.text)
-        for name, value in element.attrib.items():
-            element.set(name, UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", value))
+        element = say(root, "testsuite", "", name=suite.name)
+        case, failed = partial(say, element, "testcase", "", classname=suite.task), False
+        if verdict := suite.verdict:
+            test, failed = case(name="verdict"), refused(verdict, fail_on) is not None
+            if failed:
+                say(test, "failure", verdict.sentence, type=verdict.status, message=verdict.sentence)
+            say(test, "system-out", f"{verdict.status}: {verdict.sentence}\n{verdict.next}")
+        for gate in suite.requirements:
+            test = case(name=f"{gate.require} ({gate.key}{f', {gate.group}' if gate.group else ''})")
+            if not gate.holds:
+                failed, reason = True, str(gate.reason)
+                say(test, "failure", reason, type="require", message=reason)
+        if (error := suite.error) and not (failed and isinstance(error, RequirementFailed)):
+            # too many unparseable answers are told by no test case above
+            tag = "failure" if isinstance(error, RequirementFailed) else "error"
+            say(case(name="run"), tag, error.message, type=type(error).__name__, message=error.message)
+        element.set("tests", str(len(element)))
+        for tag in ("failure", "error"):
+            element.set(f"{tag}s", str(len(element.findall(f".//{tag}"))))
     ET.indent(root)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, [ET.tostring(root, "unicode", xml_declaration=True), "\n"])
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --junit") from None
-
-
-def _add(root: ET.Element, suite: Suite, fail_on: Sequence[str]) -> None:
-    element = ET.SubElement(root, "testsuite", name=suite.name)
-
-    def case(name: str) -> ET.Element:
-        return ET.SubElement(element, "testcase", classname=f"llmfair.{suite.task}", name=name)
-
-    def problem(of: ET.Element, kind: str, name: str, text: str) -> None:
-        ET.SubElement(of, kind, type=name, message=text).text = text
-
-    if verdict := suite.verdict:
-        test = case("verdict")
-        if refused(verdict, fail_on) is not None:
-            problem(test, "failure", verdict.status, verdict.sentence)
-        ET.SubElement(test, "system-out").text = f"{verdict.status}: {verdict.sentence}\n{verdict.next}"
-    for gate in suite.requirements:
-        test = case(f"{gate.require} ({gate.key}{f', {gate.group}' if gate.group else ''})")
-        if not gate.holds:
-            problem(test, "failure", "require", str(gate.reason))
-    if error := suite.error:
-        failed = isinstance(error, RequirementFailed)
-        # too many unparseable answers are told by no test case above
-        if not failed or element.find(".//failure") is None:
-            problem(case("run"), "failure" if failed else "error", type(error).__name__, error.message)
-    element.set("tests", str(len(element)))
-    for kind in ("failure", "error"):
-        element.set(f"{kind}s", str(len(element.findall(f".//{kind}"))))

@@ -45,17 +45,6 @@ HELP: Mapping[str, str] = {
     "calibrate": "Simulated audits with injected effects: recovery, coverage, false-positive rate.",
 }
 """What commands about an audit say of themselves, unless its kind says it better."""
-COMMANDS = {
-    "cache", "calibrate", "compare", "datasets", "doctor", "measures", "mitigate", "plan", "prompts", "report",
-    "rerank", "runs", "score", "strategies", "study",
-}  # fmt: skip
-"""Commands that are no audits."""
-DOCUMENTS = {
-    "comparison", "failure", "finetune_lora", "finetune_plan", "look", "merge", "mitigation", "mitigation_plan",
-    "several", "study_plan",
-}  # fmt: skip
-"""What `--json` prints besides, as the schema names it: there a kind has its own name, and these with it behind."""
-PREFIXES = ("plan_", "calibrate_", "study_")
 PARTS = ("settings", "design", "measure", "words")
 GENERAL = {
     "score": "llmfair.audits.scoring:ScoreResults",
@@ -158,16 +147,14 @@ def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
         )
     task = document["task"]
     if study := study_of(task):
-        results: Any = typed(document, study.results, where)
-    else:
-        of = at(GENERAL[task]) if task in GENERAL else kind_in(where, task).results
-        results = typed(document, of, where)
+        return typed(document, study.results, where)
+    results: Any = typed(
+        document, at(GENERAL[task]) if task in GENERAL else kind_in(where, task).results, where
+    )
     if task != "score":
         return results
-    hints = {run.task: get_type_hints(kind_in(where, run.task).results) for run in results.runs}
-    runs = [
-        replace(run, findings=typed(run.findings, hints[run.task]["findings"], where)) for run in results.runs
-    ]
+    of = {run.task: get_type_hints(kind_in(where, run.task).results)["findings"] for run in results.runs}
+    runs = [replace(run, findings=typed(run.findings, of[run.task], where)) for run in results.runs]
     return replace(results, runs=runs)
 
 
@@ -179,19 +166,10 @@ def results_of(run: RunDir, manifest: Manifest | None = None) -> Any:
 
 @registry.check("audit")
 def check_kind(name: str, offered: object, beside: Iterable[Kind] = ()) -> None:
-    """Raises ValueError for what could not be used as a kind of this name beside the kinds there are."""
+    """Raises ValueError for what could not be used as a kind of this name."""
     if not isinstance(offered, Kind):
         raise ValueError("it is no value of a class of Kind")
     if lacking := [part for part in ("name", "helps", *PARTS) if not hasattr(type(offered), part)]:
         raise ValueError(f"it has no {' and no '.join(lacking)}")
     if offered.name != name:
         raise ValueError(f"the kind calls itself '{offered.name}'")
-    if name in COMMANDS | DOCUMENTS or name.startswith(PREFIXES):
-        raise ValueError(f"something else of llmfair is called {name}")
-    taken = {"plan", *(study.name for kind in beside if kind is not offered for study in kind.studies)}
-    studies = [study.name for study in offered.studies]
-    # in the schema what begins with a capital is a class
-    if not all(word.isidentifier() and word.islower() for word in (name, *studies)):
-        raise ValueError("a name has to be a word of small letters, digits and _")
-    if len({*studies} - taken) < len(studies):
-        raise ValueError(f"another study is called as one of {', '.join(studies)}")

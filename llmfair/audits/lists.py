@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from llmfair import registry
@@ -61,19 +62,11 @@ def engine_of(
             f"{collection.name} was indexed with --analyzer {made.analyzer}, not {analyzer.name}.",
             f"--analyzer {made.analyzer} searches it; fetched with --analyzer {analyzer.name} it is indexed anew",
         )
-    engine: Engine = registry.lookup("engine", name).open(
-        EngineOptions(
-            collection=collection.name,
-            documents=collection.documents,
-            analyzer=analyzer,
-            cache=cache_folder(),
-            made=made,
-            index=index,
-            url=url,
-            fields=tuple(fields),
-            patience=patience or Patience(),
-        )
-    )
+    options = EngineOptions(
+        collection=collection.name, documents=collection.documents, analyzer=analyzer, cache=cache_folder(),
+        made=made, index=index, url=url, fields=tuple(fields), patience=patience or Patience(),
+    )  # fmt: skip
+    engine: Engine = registry.lookup("engine", name).open(options)
     return engine
 
 
@@ -98,13 +91,8 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
 
 def given_of(settings: ListSettings) -> DataOptions:
     """What settings say of the data beside their name."""
-    return DataOptions(
-        allow_missing=settings.allow_missing,
-        columns=settings.columns,
-        attributes=settings.attributes,
-        groups=settings.groups,
-        run=settings.run,
-    )
+    names = ("allow_missing", "columns", "attributes", "groups", "run")
+    return DataOptions(**{name: getattr(settings, name) for name in names})
 
 
 NOT_JUDGED = (
@@ -134,11 +122,11 @@ def drawn_of(dataset: Dataset, settings: ListSettings) -> HowDrawn | None:
 
 def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
     """The queries asked for, in the dataset's order. Raises UsageError for an unknown id."""
-    queries = list(dataset.queries)
-    if settings.queries == OFFICIAL and (unscored := unscored_topics(dataset.name)):
+    queries, text = list(dataset.queries), settings.queries
+    lists = f"llmfair datasets show {dataset.name}    lists them"
+    if text == OFFICIAL and (unscored := unscored_topics(dataset.name)):
         queries = [query for query in queries if query.query_id not in unscored]
-    elif settings.queries is not None:
-        text = settings.queries
+    elif text is not None:
         if text.startswith("@"):
             try:
                 text = files.text(text[1:], files.MOST_RECORDED).removeprefix("\ufeff").replace("\n", ",")
@@ -147,13 +135,11 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
         wanted = {query_id.strip() for query_id in text.split(",") if query_id.strip()}
         ids = {query.query_id for query in queries}
         if unknown := min(wanted - ids, default=""):
-            raise UsageError(
-                f"no query '{unknown}' in dataset '{dataset.name}'.{did_you_mean(unknown, ids)}",
-                f"llmfair datasets show {dataset.name}    lists them",
-            )
+            near = did_you_mean(unknown, ids)
+            raise UsageError(f"no query '{unknown}' in dataset '{dataset.name}'.{near}", lists)
         queries = [query for query in queries if query.query_id in wanted]
     if not queries:
-        raise UsageError("no query is selected.", f"llmfair datasets show {dataset.name}    lists them")
+        raise UsageError("no query is selected.", lists)
     return queries[: settings.limit]
 
 
@@ -202,12 +188,11 @@ def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:
 def lists_identity(dataset: Dataset, attribute: Attribute, queries: Sequence[Query]) -> dict[str, Any]:
     """What is ranked, for a folder's name and against mixing runs."""
     of = asdict(attribute)
+    digest = dataset.fingerprint if isinstance(dataset, Collection) else partial(fingerprint, dataset)
     return {
-        "attribute": {key: of[key] for key in ("name", "protected", "unprotected", "other", "words")},
+        "attribute": {name: of[name] for name in ("name", "protected", "unprotected", "other", "words")},
         "queries": [query.query_id for query in queries],
-        "lists_sha256": dataset.fingerprint(queries, attribute.name)
-        if isinstance(dataset, Collection)
-        else fingerprint(dataset, queries, attribute.name),
+        "lists_sha256": digest(queries, attribute.name),
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,15 +21,13 @@ from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.files import DataOptions, searched
 from llmfair.datasets.judgements import Judgements, scores_form
 from llmfair.errors import UsageError
-from llmfair.io.files import SCHEMA, whole, write_whole
+from llmfair.io.files import SCHEMA, whole
 from llmfair.io.trec import RunFile, run_lines
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.results import Count, JsonDocument, JsonObject
 from llmfair.settings.commands import RERANK_FORMS, RerankSettings
-
-PACKED = ".gz"
 
 
 class RunReranked(JsonObject, frozen=True, kw_only=True):
@@ -80,20 +78,6 @@ class Reranking:
         """The rankings in their new order, and what has to be said of them. Raises UsageError."""
         check_queries(path, file, self.judgements)
         lists = [self.candidates(ranking) for ranking in file.rankings.values()]
-        warnings = [*self.ranker.warnings, *self._unknown(path, lists)]
-        if file.upside_down:
-            warnings.append(f"{path}: scores rise with the rank, and the score orders a run")
-        if self.ranker.weighs_scores and _ranks_alone(file):
-            warnings.append(
-                f"{path}: its scores only count the ranks, and {self.spec} weighs scores (a copy of a "
-                "run folder's run leaves its own behind, in scores.tsv)"
-            )
-        ordered = [self.ranker.ordered(candidates)[0] for candidates in lists]
-        warnings += [f"{path}: {remark}" for remark in remarks(self.ranker, ordered)]
-        return [Ranking(order.query.query_id, order.doc_ids) for order in ordered], warnings
-
-    def _unknown(self, path: Path, lists: Sequence[Candidates]) -> list[str]:
-        """What is not known of a run's documents and queries. Raises UsageError where nothing is."""
         documents = {document.doc_id: document for listed in lists for document in listed.documents}
         in_data = [doc_id for doc_id in documents if doc_id in self.judgements.documents]
         grouped = [doc_id for doc_id in in_data if documents[doc_id].groups.get(self.attribute.name)]
@@ -103,12 +87,16 @@ class Reranking:
                 f"{path}: no ranked {what} of {self.judgements.name} (here '{next(iter(documents))}').",
                 "a run and its groups call documents by the same ids",
             )
-        missing = {
-            f"have no group of {self.attribute.name}": self.ranker.reads_groups
-            and len(documents) - len(grouped),
-            "are not in the dataset": self.ranker.reads_texts and len(documents) - len(in_data),
-        }
-        return [f"{path}: {n:,} of {len(documents):,} documents {lack}" for lack, n in missing.items() if n]
+        warnings, all_of_them = list(self.ranker.warnings), f"of {len(documents):,} documents"
+        if self.ranker.reads_groups and (lack := len(documents) - len(grouped)):
+            warnings.append(f"{path}: {lack:,} {all_of_them} have no group of {self.attribute.name}")
+        if self.ranker.reads_texts and (lack := len(documents) - len(in_data)):
+            warnings.append(f"{path}: {lack:,} {all_of_them} are not in the dataset")
+        if file.upside_down:
+            warnings.append(f"{path}: scores rise with the rank, and the score orders a run")
+        ordered = [self.ranker.ordered(candidates)[0] for candidates in lists]
+        warnings += [f"{path}: {remark}" for remark in remarks(self.ranker, ordered)]
+        return [Ranking(order.query.query_id, order.doc_ids) for order in ordered], warnings
 
 
 def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankResults:
@@ -120,7 +108,12 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
     if not runs:
         raise UsageError("no run is named, so nothing is reranked.", RERANK_FORMS)
     outputs = outputs_of(runs, settings)
-    files = [_read(path) for path in runs]
+    files = [read_file(path, lambda path: None, scores_kept=True) for path in runs]
+    # with the scores of its own ranker, where a run folder has them
+    files = [
+        scored(file, own_scores(path.parent.parent)) if path.parent.name == "rankings" else file
+        for path, file in zip(runs, files, strict=True)
+    ]
     ranked = {doc_id for file in files for ranking in file.rankings.values() for doc_id in ranking.doc_ids}
     reranking = reranking_of(spec, settings, ranked)
     texts, reranked = dict[Path, str](), list[RunReranked]()
@@ -141,7 +134,14 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
                 warnings=warnings,
             )
         )
-    _write(texts)
+    for path, text in texts.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole(path) as output_file:
+                content = text.encode("utf-8", "backslashreplace")
+                output_file.write(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
     return RerankResults(
         schema=SCHEMA,
         status="complete",
@@ -152,20 +152,6 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         runs=reranked,
         next=_next(runs, outputs, settings),
     )
-
-
-def _ranks_alone(file: RunFile) -> bool:
-    """Whether scores say no more than the order: from n down to 1 in every query that has two documents or more."""
-    scores = [
-        ranking.scores for ranking in file.rankings.values() if ranking.scores and len(ranking.doc_ids) > 1
-    ]
-    return bool(scores) and all(of == tuple(map(float, range(len(of), 0, -1))) for of in scores)
-
-
-def _read(path: Path) -> RunFile:
-    """A run with all its scores, those of its own ranker where a run folder has them. Raises UsageError."""
-    file = read_file(path, lambda path: None, scores_kept=True)
-    return scored(file, own_scores(path.parent.parent)) if path.parent.name == "rankings" else file
 
 
 def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -> Reranking:
@@ -214,19 +200,6 @@ def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:
         if any(os.path.realpath(output) == os.path.realpath(run) for run in runs):
             raise UsageError(f"{output} is read, so it cannot be written.", "choose another --output")
     return outputs
-
-
-def _write(texts: Mapping[Path, str]) -> None:
-    for path, text in texts.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.suffix == PACKED:
-                with whole(path) as file:
-                    file.write(gzip.compress(text.encode("utf-8", "backslashreplace"), mtime=0))
-            else:
-                write_whole(path, [text])
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
 
 
 def _next(runs: Sequence[Path], outputs: Sequence[Path], settings: RerankSettings) -> str:

@@ -89,12 +89,8 @@ class Subject:
         name, _, checkpoint = self.spec.partition(":")
         if documents is None:
             documents = tuple(dataset.documents.values())
-        options = {
-            "lists": partial(training_lists, dataset),
-            "groups": groups_of(dataset, attribute),
-            **options,
-        }
-        made = RankerOptions(documents, cache_folder(), attribute, checkpoint, **options)
+        usual = {"lists": partial(training_lists, dataset), "groups": groups_of(dataset, attribute)}
+        made = RankerOptions(documents, cache_folder(), attribute, checkpoint, **{**usual, **options})
         ranker: Ranker = registry.lookup("ranker", name)(made)
         return ranker
 
@@ -108,19 +104,18 @@ def adapter_warnings(adapter: Path, identity: Mapping[str, Any], dataset: str) -
         )
         return
     split, asked = manifest["split"], identity["queries"]
-    if manifest["dataset"]["name"] == dataset:
-        trained, chose = (len({*asked} & {*split[part]}) for part in ("train", "validation"))
-        if trained or chose:
-            beside, above = (folder / "test-queries.txt" for folder in (adapter, adapter.parent))
-            unseen = beside if beside.is_file() else above  # of a rejected adapter
-            yield (
-                f"of {len(asked)} queries {adapter.name} was trained on {trained}, and {chose} chose its checkpoint; "
-                f"--queries @{unseen} asks those it never saw"
-            )
-    for key, name in (("form", "--form"), ("input", "--input")):
-        there, here = manifest["prompt"][key], identity.get(key)
+    trained, chose = (len({*asked} & {*split[part]}) for part in ("train", "validation"))
+    if manifest["dataset"]["name"] == dataset and (trained or chose):
+        beside, above = (folder / "test-queries.txt" for folder in (adapter, adapter.parent))
+        unseen = beside if beside.is_file() else above  # of a rejected adapter
+        yield (
+            f"of {len(asked)} queries {adapter.name} was trained on {trained}, and {chose} chose its checkpoint; "
+            f"--queries @{unseen} asks those it never saw"
+        )
+    for name in ("form", "input"):
+        there, here = manifest["prompt"][name], identity.get(name)
         if here is not None and there != here:
-            yield f"{adapter.name} was trained with {name} {there}, and is asked with {name} {here}"
+            yield f"{adapter.name} was trained with --{name} {there}, and is asked with --{name} {here}"
     trained, asked = manifest["prompt"].get("sha256"), identity.get("prompt_sha256")
     if "form" in identity and trained and trained != asked:  # only then the same is asked as in training
         yield f"{adapter.name} was trained with another prompt ({manifest['prompt'].get('name')}) than it is asked with"
@@ -128,11 +123,9 @@ def adapter_warnings(adapter: Path, identity: Mapping[str, Any], dataset: str) -
 
 def subjects(settings: Asking) -> list[Subject]:
     """Whom the settings ask, one run each: every model, and with an adapter both its base and itself."""
-    if settings.adapter is None or settings.adapter_only:
-        return [Subject(model, settings.adapter) for model in settings.model]
-    return [
-        Subject(model, settings.adapter, adapted) for model in settings.model for adapted in (False, True)
-    ]
+    both = settings.adapter is not None and not settings.adapter_only
+    answering = (False, True) if both else (True,)
+    return [Subject(model, settings.adapter, adapted) for model in settings.model for adapted in answering]
 
 
 def unready(settings: AuditSettings) -> list[str]:
@@ -160,14 +153,10 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
             f"'{model}' is not a model.{did_you_mean(model, rankers)}",
             f"write PREFIX:NAME, {example}; lists can also be ranked by {', '.join(rankers)}",
         )
+    same = ("server_name", "timeout", "wire", "system", "seed", "adapter")
     options = BackendOptions(
-        server_name=settings.server_name,
-        timeout=settings.timeout,
+        **{name: getattr(settings, name) for name in same},
         max_reply=int(settings.max_reply * 1e6),
-        wire=settings.wire,
-        system=settings.system,
-        seed=settings.seed,
-        adapter=settings.adapter,
         adapted=adapted,
         backend_args=backend_args(settings.backend_arg),
         wishes=_wishes(settings),
@@ -194,12 +183,12 @@ def capable(backend: Backend, model: str, settings: Asking) -> Backend:
 
 def sampling_of(settings: Asking) -> Sampling:
     """The sampling that the settings ask for. Raises UsageError for a malformed `--extra` or `--template-arg`."""
-    extra = {}
-    for key, value in (_assignment("--extra", text) for text in settings.extra):
+    extra: dict[str, Any] = dict(_assignment("--extra", text) for text in settings.extra)
+    for name, value in extra.items():
         try:
-            extra[key] = _json(value)
+            extra[name] = _json(value)
         except ValueError:
-            raise UsageError(f"--extra {key}: the value is not JSON.", "for example top_k=5") from None
+            raise UsageError(f"--extra {name}: the value is not JSON.", "for example top_k=5") from None
     if template := template_args(settings.template_arg):
         extra["chat_template_kwargs"] = template
     return Sampling(
@@ -260,16 +249,10 @@ def _json(text: str) -> Any:
 
 def limits_of(backend: Backend, settings: Asking) -> Limits:
     most = backend.max_workers if settings.at_once is None else min(settings.at_once, backend.max_workers)
+    same = ("retries", "max_calls", "adaptive", "rpm", "tpm", "max_cost", "price_in", "price_out")
     return Limits(
         workers=settings.workers or most,
-        retries=settings.retries,
         max_wait=seconds(settings.max_wait),
         outage=seconds(settings.outage),
-        max_calls=settings.max_calls,
-        adaptive=settings.adaptive,
-        rpm=settings.rpm,
-        tpm=settings.tpm,
-        max_cost=settings.max_cost,
-        price_in=settings.price_in,
-        price_out=settings.price_out,
+        **{name: getattr(settings, name) for name in same},
     )

@@ -16,7 +16,7 @@ from llmfair.audits.runs.run import Spending, Watch, Written, perform
 from llmfair.audits.study import Study, verdict_of_all
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.io.files import SCHEMA, json_text, make_folder
+from llmfair.io.files import SCHEMA, json_text
 from llmfair.results import Results, StudyResults, UnfinishedSetting
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings.commands import AuditSettings, StudySettings
@@ -46,7 +46,7 @@ def sweep(
     if settings.output is not None:  # before anything is spent
         RunDir(settings.output).refuse_run()
         try:
-            make_folder(settings.output)
+            settings.output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(
                 f"cannot write {settings.output}: {error.strerror}.", "choose another --output"

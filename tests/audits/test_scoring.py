@@ -595,14 +595,14 @@ def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     assert {row.condition: repr(row.value) for row in other.rows if row.measure == "ExpRatio"} == ratios
 
 
-LISTS = st.dictionaries(
+RANKED = st.dictionaries(
     st.sampled_from(["1", "2", "3"]),
     st.dictionaries(st.sampled_from([f"d{n}" for n in range(8)]), st.integers(0, 5), min_size=2),
     min_size=1,
 )
 
 
-@given(LISTS, st.data(), st.sampled_from([0.5, 2.0, 1024.0]))
+@given(RANKED, st.data(), st.sampled_from([0.5, 2.0, 1024.0]))
 @settings(deadline=None, max_examples=10)
 def test_names_line_order_and_scale_mean_nothing(
     lists: Mapping[str, Mapping[str, int]], data: st.DataObject, scale: float

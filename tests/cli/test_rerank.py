@@ -98,20 +98,6 @@ def test_the_run_of_bm25_becomes_that_of_an_audit_with_the_ranker(ranker: str) -
     assert len(scored["runs"]) == 2
 
 
-def test_a_run_whose_scores_only_count_the_ranks_is_told_to_what_weighs_them() -> None:
-    ran("listwise", "-m", "bm25", "--no-report", "-o", "first")
-    Path("copy.run").write_bytes(Path("first/rankings/neutral.run").read_bytes())
-    says = "its scores only count the ranks"
-    for ranker, run, told in [
-        ("mmr", "copy.run", True),
-        ("greedy", "copy.run", True),
-        ("fair-star", "copy.run", False),
-        ("mmr", "first/rankings/neutral.run", False),
-    ]:
-        found = ran("rerank", run, "--with", ranker, "-d", "sample", "-o", "new.run")
-        assert (says in found.err) is told
-
-
 def test_any_ranker_may_order_a_run_of_a_dataset() -> None:
     ran("listwise", "-m", "fake:oracle", "--orders", "1", "--conditions", "neutral", "--no-report")
     run = only_run() / "rankings" / "neutral.run"

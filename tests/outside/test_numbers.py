@@ -18,8 +18,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from llmfair import registry
-from llmfair.audits.kind import COMMANDS, DOCUMENTS, PREFIXES, Kind, check_kind, kinds
-from llmfair.cli.app import command
+from llmfair.audits.kind import Kind, check_kind
 from llmfair.documents import schema
 from llmfair.results import PlainResults
 from tests.batch_server import BatchServer
@@ -94,32 +93,6 @@ def test_a_kind_that_could_not_be_used_is_left_out(name: str, value: str, said: 
     command = [sys.executable, "-m", "llmfair", "--help"]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert said in found.stderr and name not in found.stdout and "pairwise" in found.stdout
-
-
-def test_names_of_commands_and_documents_are_those_that_are_taken() -> None:
-    assert {*command().commands} - {kind.name for kind in kinds()} - {"finetune-lora"} == {*COMMANDS}
-    documents = {part["$ref"].removeprefix("#/$defs/") for part in schema()["anyOf"]}
-    others = {name for name in documents - {kind.name for kind in kinds()} if not name.startswith(PREFIXES)}
-    assert others - COMMANDS <= DOCUMENTS < documents
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        *(
-            (name, "something else of llmfair is called")
-            for name in ("score", "look", "plan_listwise", "study_windows")
-        ),
-        *((name, "a word of small letters") for name in ("Row", "num-bers", "")),
-    ],
-)
-def test_a_kind_has_a_name_of_its_own(name: str, says: str) -> None:
-    class Named(NumbersKind):
-        pass
-
-    Named.name = name
-    with pytest.raises(ValueError, match=says):
-        check_kind(name, Named())
 
 
 def test_a_kind_says_all_of_its_parts() -> None:

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.kind import check_kind
 from tests.outside.command import llmfair
 from tests.outside.test_numbers import CALLS, installed, numbers, valid  # noqa: F401
-from tests.outside.tops import NUMBERS, StudiedKind, TopsStudy
 
 pytestmark = pytest.mark.whole
 
@@ -29,27 +27,6 @@ def asked_last() -> list[int]:
     """What the last command asked for each run of a study."""
     manifests = sorted(Path("runs").glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
     return [json.loads(path.read_text())["invocations"][-1]["calls"] for path in manifests]
-
-
-def test_studies_have_names_of_their_own() -> None:
-    class Plan(TopsStudy):
-        name = "plan"
-
-    class Other(StudiedKind):
-        name = "other"
-
-    class Twice(StudiedKind):
-        studies = (TopsStudy(), TopsStudy())  # type: ignore[assignment]
-
-    class Planned(StudiedKind):
-        studies = (Plan(),)
-
-    check_kind("numbers", NUMBERS, [NUMBERS])
-    for name, kind, beside, said in (
-        ("other", Other(), [NUMBERS], "tops"), ("numbers", Twice(), [], "tops"), ("numbers", Planned(), [], "plan"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"another study is called as one of {said}"):
-            check_kind(name, kind, beside)
 
 
 def test_help_dry_run_and_what_is_refused() -> None:
