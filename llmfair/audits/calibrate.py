@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from itertools import product
 from math import exp, sqrt
 from typing import Any, TypeVar
 
@@ -38,12 +39,8 @@ def simulated(
     """
     for block, first in enumerate(range(0, settings.runs, BLOCK)):
         drawn = draw(block)
-        for run in range(min(BLOCK, settings.runs - first)):
-            for place in range(len(betas)):
-                yield (
-                    place,
-                    {query_id: value(query_id, drawing, place, run) for query_id, drawing in drawn.items()},
-                )
+        for run, place in product(range(min(BLOCK, settings.runs - first)), range(len(betas))):
+            yield place, {query_id: value(query_id, of_it, place, run) for query_id, of_it in drawn.items()}
 
 
 def rng_of(settings: AuditSettings, query_id: str, *stream: int) -> np.random.Generator:
@@ -82,10 +79,9 @@ def about(design: Design[Any], settings: CalibrationSettings) -> dict[str, Any]:
 
 def settings_of(settings: CalibrationSettings) -> dict[str, Any]:
     """The settings that what is found depends on."""
-    read = [
-        item.name for item in fields(settings) if item.metadata["panel"] in ("Data", "Prompt", "Statistics")
-    ]
-    return {name: getattr(settings, name) for name in read}
+    panels = ("Data", "Prompt", "Statistics")
+    names = (item.name for item in fields(settings) if item.metadata["panel"] in panels)
+    return {name: getattr(settings, name) for name in names}
 
 
 def row_of(

@@ -45,19 +45,17 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "chance_answers": {"input": "text"},
 }
 """What the same audit is asked with to mend what bars a conclusion, by its reason."""
-SUBSET = ("limit", "queries")
-"""Settings that leave queries out."""
 SECRET = re.compile(r"//[^/@\s]+@")
 
 
 def settings_of(run: RunDir, manifest: Manifest) -> AuditSettings | None:
     """The settings of a run, as far as its manifest has them; None where they are damaged."""
-    try:
-        kind = registry.lookup("audit", manifest.task)
-        settings: AuditSettings = kind.settings.from_flags(manifest.flags, run.manifest)
+    with suppress(UsageError):
+        settings: AuditSettings = registry.lookup("audit", manifest.task).settings.from_flags(
+            manifest.flags, run.manifest
+        )
         return settings
-    except UsageError:
-        return None
+    return None
 
 
 def command_of(task: str, settings: AuditSettings, label: str) -> str:
@@ -65,13 +63,11 @@ def command_of(task: str, settings: AuditSettings, label: str) -> str:
 
     `label` says who was asked, as results name it: a model's spec, and the folder of an adapter that answered.
     """
-    names = _asked(settings, REPRODUCES)
-    flags = settings.as_flags(name for name in names if name not in ("model", "adapter", "adapter_only"))
+    whom = ("model", "adapter", "adapter_only")
+    flags = settings.as_flags(name for name in _asked(settings, REPRODUCES) if name not in whom)
     model, _, adapter = label.partition(" + ")
     asked = ["-m", model, *(["--adapter", adapter, "--adapter-only"] if adapter else [])]
-    return SECRET.sub(
-        "//", " ".join(["llmfair", task, *map(shlex.quote, asked), *([flags] if flags else [])])
-    )
+    return SECRET.sub("//", " ".join(filter(None, ["llmfair", task, *map(shlex.quote, asked), flags])))
 
 
 def _asked(settings: AuditSettings, panels: Collection[str]) -> list[str]:
@@ -122,13 +118,10 @@ def takes_of(settings: AuditSettings, label: str) -> frozenset[str]:
     taken = {*settings.asked_with()} & {item.name for item in fields(settings)} - settings.idle()
     backend = spec.partition(":")[0]
     own_server = backend == "openai" and any(OPENAI_HOST not in url for url in settings.base_url)
-    if settings.margins or not (backend in HELD or own_server):  # to the form of its answers
-        taken -= {"constrain"}
-    if not settings.margins:
-        taken -= {"answers"}
-    return frozenset(
-        name for name in taken if (value := getattr(settings, name)) is not True and value != "text"
-    )
+    held = backend in HELD or own_server  # to the form of its answers
+    taken -= {"answers"} if not settings.margins else {"constrain"}
+    taken -= set() if held else {"constrain"}
+    return frozenset(name for name in taken if getattr(settings, name) not in (True, "text"))
 
 
 def continuing(run: RunDir) -> str | None:
@@ -138,14 +131,13 @@ def continuing(run: RunDir) -> str | None:
     if manifest.status == "complete" or settings is None or manifest.model.startswith(f"{GIVEN}:"):
         return None
     asked = command_of(manifest.task, settings, manifest.model), settings.as_flags(["batch"])
-    return " ".join([*filter(None, asked), "-o", shlex.quote(str(run.path))])
+    return " ".join(filter(None, [*asked, "-o", shlex.quote(str(run.path))]))
 
 
 def scoring_of(runs: Sequence[Path], settings: ScoreSettings) -> str:
     """The command line that measures the same again, wherever it writes."""
-    names = (item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES)
-    flags = settings.as_flags(names)
-    return " ".join(["llmfair score", *(shlex.quote(str(run)) for run in runs), *([flags] if flags else [])])
+    flags = settings.as_flags(item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES)
+    return " ".join(filter(None, ["llmfair score", *(shlex.quote(str(run)) for run in runs), flags]))
 
 
 def plan_of(task: str, settings: AuditSettings, label: str) -> str:
@@ -153,11 +145,11 @@ def plan_of(task: str, settings: AuditSettings, label: str) -> str:
 
     A ranker that asks no model, or scores whole lists, is named, since its plan is its own.
     """
-    names = (name for name in _asked(settings, PLANNED) if name not in SUBSET)
+    names = (name for name in _asked(settings, PLANNED) if name not in ("limit", "queries"))
     flags = settings.as_flags([*names, "level", "band"])
     subject = Subject(label)
-    ranker = ["-m", label] if subject.ranks or subject.scores_lists else []
-    return " ".join(["llmfair plan", task, *map(shlex.quote, ranker), *([flags] if flags else [])])
+    ranker = ["-m", shlex.quote(label)] if subject.ranks or subject.scores_lists else []
+    return " ".join(filter(None, ["llmfair plan", task, *ranker, flags]))
 
 
 def training_of(task: str, settings: AuditSettings, label: str) -> str:
@@ -165,7 +157,10 @@ def training_of(task: str, settings: AuditSettings, label: str) -> str:
     backend, _, name = label.partition(":")
     if backend not in TRAINABLE or " + " in name:
         return ""
-    own = getattr(settings, "prompt", None) not in wordings(task)
-    names = {item.name for item in fields(settings)} - ({"prompt"} if own and task != "pairwise" else set())
+    names = {item.name for item in fields(settings)}
+    if task != "pairwise" and getattr(settings, "prompt", None) not in wordings(
+        task
+    ):  # one of the user's own
+        names -= {"prompt"}
     flags = settings.as_flags(name for name in SHARED_WITH_TRAINING if name in names)
     return " ".join(filter(None, ["llmfair finetune-lora", flags, "-m", shlex.quote(name)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from itertools import chain
 from math import ceil
 from typing import Any
 
@@ -44,44 +44,35 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     design = kind.design(settings, (asked or named)[0])
     # what a gate bars is barred here, too, but a plan tells what would have to change
     prospects = (prospects_of if isinstance(settings, PlanningSettings) else require_prospects)(design)
-    prompts, answers = design.tokens() or (None, None)
+    tokens = [None if each is None else each * len(asked) for each in design.tokens() or (None, None)]
     _, folder = folder_of(design, design.backend())
-    wishes = [
-        wish
-        for subject, backend in zip(asked, backends, strict=True)
-        for wish in left_out(backend, subject.label, settings)
-    ]
+    wishes = (
+        left_out(backend, subject.label, settings) for subject, backend in zip(asked, backends, strict=True)
+    )
     planned = {
         "schema": SCHEMA,
         "task": kind.name,
         **design.plan(len(asked)),
         "sees": seen(design),
         "calls": design.calls * len(asked),
-        "prompt_tokens": None if prompts is None else prompts * len(asked),
-        "completion_tokens": None if answers is None else answers * len(asked),
+        **dict(zip(("prompt_tokens", "completion_tokens"), tokens, strict=True)),
         "workers": workers,
         "seconds_at_1s_a_call": max(design.longest, ceil(design.calls / workers)) * len(asked),
         "folder": str(folder.path),
         "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
         "unready": unready(settings),
         "assessable": prospects.assessable,
-        "remarks": [*design.remarks, *prospects.said, *wishes],
+        "remarks": [*design.remarks, *prospects.said, *chain.from_iterable(wishes)],
     }
     if isinstance(settings, PlanningSettings):
         planned |= {
             "latency": settings.latency,
             "seconds": planned["seconds_at_1s_a_call"] * settings.latency,
-            **_cost_of(settings, planned),
             "findable": design.findable(settings),
         }
-    elif settings.price_in is not None:
-        planned |= _cost_of(settings, planned)
+    price_in, price_out, (prompts, answers), cost = settings.price_in, settings.price_out, tokens, None
+    if price_in is not None and price_out is not None and prompts is not None and answers is not None:
+        cost = (prompts * price_in + answers * price_out) / 1e6  # prices are per million tokens
+    if isinstance(settings, PlanningSettings) or price_in is not None:
+        planned |= {"price_in": price_in, "price_out": price_out, "cost": cost}
     return planned
-
-
-def _cost_of(settings: AuditSettings, planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Cost at the prices given per million tokens; None without them, and where nobody counts tokens."""
-    cost, tokens_in, tokens_out = None, planned["prompt_tokens"], planned["completion_tokens"]
-    if settings.price_in is not None and settings.price_out is not None and tokens_in is not None:
-        cost = (tokens_in * settings.price_in + tokens_out * settings.price_out) / 1e6
-    return {"price_in": settings.price_in, "price_out": settings.price_out, "cost": cost}

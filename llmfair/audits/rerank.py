@@ -58,7 +58,6 @@ class RerankResults(JsonDocument, frozen=True, kw_only=True):
 class Reranking:
     """A ranker, and what is known of the documents that it orders."""
 
-    spec: str
     ranker: Ranker
     judgements: Judgements
     attribute: Attribute
@@ -178,7 +177,7 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
             f"{spec} reads what queries and documents say, and --groups does not tell.",
             "-d DATASET    names data with texts, a folder of your own too",
         )
-    return Reranking(spec, ranker, judgements, attribute, settings.query_text)
+    return Reranking(ranker, judgements, attribute, settings.query_text)
 
 
 def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmfair.asking.limits import Progress
 from llmfair.audits.gates import statuses_of, suite_of, write_junit
 from llmfair.audits.kind import Kind
 from llmfair.audits.plan import plan
@@ -20,6 +18,7 @@ from llmfair.io.files import SCHEMA, json_text
 from llmfair.results import Results, StudyResults, UnfinishedSetting
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings.commands import AuditSettings, StudySettings
+from llmfair.settings.commands import StudySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +52,19 @@ def sweep(
             ) from None
     subject, spending = _subject(settings), Spending()
     for place, (name, asked) in enumerate(study.audits(settings, subject).items()):
-        tried = _try(kind, name, asked, subject, watch_of(name), spending)
-        if place == 0 and isinstance(tried.error, UsageError):
-            raise tried.error
-        yield tried
+        error, written = None, None
+        try:
+            with spending.run(asked, subject, watch_of(name)) as (left, noting):
+                written = perform(kind.design(left, subject), noting)
+                if written.error is not None:
+                    raise written.error
+        except LlmfairError as failure:
+            if place == 0 and isinstance(failure, UsageError):
+                raise
+            error = failure
+        folder = spending.folder
+        # none is left of a run without any answer
+        yield SettingRun(name, folder if folder is not None and folder.is_dir() else None, written, error)
 
 
 def plan_study(kind: Kind, study: Study, settings: StudySettings) -> dict[str, Any]:
@@ -95,29 +103,6 @@ def _subject(settings: StudySettings) -> Subject:
             f"a study has one model, but {len(settings.model)} are named.", "one command for each -m"
         )
     return Subject(settings.model[0], settings.adapter)
-
-
-def _try(
-    kind: Kind, name: str, asked: AuditSettings, subject: Subject, watch: Watch, spending: Spending
-) -> SettingRun:
-    begun: list[Path] = []
-
-    def seeing(
-        folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
-    ) -> AbstractContextManager[None]:
-        begun.append(folder)
-        return watch(folder, planned, progress, limit)
-
-    error, written = None, None
-    try:
-        with spending.run(asked, subject, seeing) as (left, noting):
-            written = perform(kind.design(left, subject), noting)
-            if written.error is not None:
-                raise written.error
-    except LlmfairError as failure:
-        error = failure
-    folder = begun[0] if begun and begun[0].is_dir() else None  # none is left of a run without any answer
-    return SettingRun(name, folder, written, error)
 
 
 def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> StudyResults:

@@ -109,18 +109,7 @@ def test_the_same_lists_however_named_are_the_same_run(tmp_path: Path) -> None:
     few = ("--orders", "1", "--passes", "1", "--no-report", "-q")
     for name in ("./mine", tmp_path / "mine"):
         ran("listwise", "-d", name, *few)
-    ran(
-        "listwise",
-        "-d",
-        "mine",
-        *few,
-        "-n",
-        "99",
-        "--queries",
-        "q2,q1,q0",
-        "--conditions",
-        "neutral,male,female",
-    )
+    ran("listwise", "-d", "mine", *few, *"-n 99 --queries q2,q1,q0 --conditions neutral,male,female".split())
     assert kept("manifest")["calls"] == 0
 
 
@@ -340,9 +329,8 @@ def test_a_label_is_what_the_run_is_called() -> None:
 # A finished command repeated says the same and writes nothing; whatever ends the work, the manifest says what there is.
 
 
-REPEATED = (
-    *"listwise -d data -m fake:biased,malformed=0 --window 5 --step 5 --orders 1 --permutations 99".split(),
-    "--no-report",
+REPEATED = tuple(
+    "listwise -d data -m fake:biased,malformed=0 --window 5 --step 5 --orders 1 --permutations 99 --no-report".split()
 )
 PAIRS = ("pairwise", "-d", "data", "-m", "fake:biased,malformed=0", "--pairs", "8")
 

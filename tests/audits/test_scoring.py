@@ -220,10 +220,7 @@ def test_a_run_folder_concludes_of_its_answers_as_its_audit_did() -> None:
 
 
 FAILING = ("fake:biased,malformed=0.15", "--on-bad-answer", "fail", "--max-invalid", "1")
-HALF = (
-    "listwise",
-    *["-n", "6", "--orders", "1", "--passes", "1", "--conditions", "neutral,female", "--no-repeat"],
-)
+HALF = tuple("listwise -n 6 --orders 1 --passes 1 --conditions neutral,female --no-repeat".split())
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -262,17 +259,8 @@ def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
         ]
         for q in range(6)
     }
-    asked = (
-        "listwise",
-        "-d",
-        write_folder(Path("lists"), lists),
-        "-o",
-        "run",
-        "-m",
-        "fake:biased",
-        "-q",
-        "--no-report",
-    )
+    folder = write_folder(Path("lists"), lists)
+    asked = ("listwise", "-d", folder, *"-o run -m fake:biased -q --no-report".split())
     audited = llmfair(*asked)  # among the few notes that are always there
     (line,) = (line for line in audited.out.splitlines() if "relevance alone gives an ExpRatio of " in line)
     assert line in llmfair("score", "run", "-v").out.splitlines()

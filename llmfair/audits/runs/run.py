@@ -558,20 +558,23 @@ GO_ON = "the same command continues"
 
 @dataclass
 class Spending:
-    """What the runs of a command have used so far: calls, and money at the prices given."""
+    """What the runs of a command have used: calls, and money at the prices given; `folder` of the last one begun."""
 
     calls: int = 0
     cost: float = 0.0
+    folder: Path | None = None
 
     @contextmanager
     def run(self, settings: S, subject: Subject, watch: Watch) -> Iterator[tuple[S, Watch]]:
         """The next run's settings with what is left of the budget, and its watch. Raises Incomplete without any."""
         begun: list[Progress] = []
+        self.folder = None
 
         def noting(
             folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
         ) -> AbstractContextManager[None]:
             begun.append(progress)
+            self.folder = folder
             return watch(folder, planned, progress, limit)
 
         calls, cost = settings.max_calls, settings.max_cost
