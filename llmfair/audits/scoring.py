@@ -274,9 +274,14 @@ def score(
     # map, since a loop would hold one large run while it reads the next
     measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings, announce)))
     facts = [run for run, *_ in measured]
+    limits: dict[str, dict[str, None]] = {}  # by measure, each text once
+    for _, _, _, of_run in measured:
+        for measure, text in of_run.items():
+            limits.setdefault(measure, {})[text] = None
     failing(settings, facts)
     measures = parse_measures(",".join(dict.fromkeys(name for run in facts for name in run.measures)))
     data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
+    entries = [entry for _, of_run, *_ in measured for entry in of_run]
     results = ScoreResults(
         schema=SCHEMA,
         status="complete",
@@ -294,10 +299,8 @@ def score(
         versions=versions(),
         command=scoring_of(runs, settings),
         runs=facts,
-        requirements=named_in_reasons(
-            settings, facts, [entry for _, entries, *_ in measured for entry in entries]
-        ),
-        limits=_limits({run.run: limits for run, _, _, limits in measured}),
+        requirements=named_in_reasons(settings, facts, entries),
+        limits={measure: "; ".join(of_it) for measure, of_it in limits.items()},
         rows=[row for _, _, rows, _ in measured for row in rows if row.query_id == ALL],
     )
     per_query = [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL]
@@ -364,20 +367,6 @@ def _scored(
     return judged, entries, rows, measured.limits
 
 
-def _limits(by_run: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """By measure, what no order of the lists of any run passes; of which run, where they differ."""
-    texts: dict[str, dict[str, str]] = {}
-    for run, of_run in by_run.items():
-        for measure, text in of_run.items():
-            texts.setdefault(measure, {})[run] = text
-    return {
-        measure: "; ".join(
-            {*of_runs.values()} if len({*of_runs.values()}) == 1 else map(": ".join, of_runs.items())
-        )
-        for measure, of_runs in texts.items()
-    }
-
-
 def _write(path: Path, results: ScoreResults, per_query: Sequence[Row]) -> None:
     folder = RunDir(path)
     folder.refuse_run()
@@ -388,8 +377,9 @@ def _write(path: Path, results: ScoreResults, per_query: Sequence[Row]) -> None:
         write_whole(path / "per_query.csv", [csv_text(COLUMNS, lines_of(per_query))])
         write_whole(path / "results.json", [json_text(results)])
     except OSError as error:
+        name = error.filename or path
         raise UsageError(
-            f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output folder"
+            f"cannot write {name}: {error.strerror}.", "choose another --output folder"
         ) from None
 
 
