@@ -47,16 +47,11 @@ def label_error(judged: Judged, better_ahead: float | None, stratum: str, limit:
 def odds_with(wrong: float, judged: Judged, better_ahead: float | None) -> dict[str, float]:
     """The odds that a ranker without preference reads with this share of grades wrong. Raises UsageError."""
     groups = _groups(judged)
-    if groups is None:
-        raise UsageError(
-            "--label-error: no grade can be wrong unless both groups have relevant items and others.",
-            "leave it out",
-        )
-    most = largest_wrong(*groups)
-    if wrong >= most:
+    most = 0.0 if groups is None else largest_wrong(*groups)
+    if groups is None or wrong >= most:
         raise UsageError(
             f"--label-error {wrong:g}: of a group only {100 * most:.2g} % of items are relevant, or are not.",
-            f"a share below {most:.2g}",
+            "a smaller share, or leave it out",
         )
     return _odds(*groups, better_ahead, wrong)
 

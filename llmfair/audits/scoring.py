@@ -274,10 +274,10 @@ def score(
     # map, since a loop would hold one large run while it reads the next
     measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings, announce)))
     facts = [run for run, *_ in measured]
-    limits: dict[str, dict[str, None]] = {}  # by measure, each text once
-    for _, _, _, of_run in measured:
+    limits: dict[str, dict[str, str]] = {}  # by measure and text, the first run
+    for run, *_, of_run in measured:
         for measure, text in of_run.items():
-            limits.setdefault(measure, {})[text] = None
+            limits.setdefault(measure, {}).setdefault(text, run.run)
     failing(settings, facts)
     measures = parse_measures(",".join(dict.fromkeys(name for run in facts for name in run.measures)))
     data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
@@ -300,7 +300,10 @@ def score(
         command=scoring_of(runs, settings),
         runs=facts,
         requirements=named_in_reasons(settings, facts, entries),
-        limits={measure: "; ".join(of_it) for measure, of_it in limits.items()},
+        limits={
+            measure: "; ".join(f"{run}: {text}" if len(of_it) > 1 else text for text, run in of_it.items())
+            for measure, of_it in limits.items()
+        },
         rows=[row for _, _, rows, _ in measured for row in rows if row.query_id == ALL],
     )
     per_query = [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL]

@@ -419,7 +419,7 @@ def test_items_of_lists_without_judgements_are_not_called_alike_in_relevance() -
     assert "equal relevance" not in said.out and "irrelevant" not in said.out
     assert "equally relevant" not in said.out.replace("count as equally relevant", "")
     assert "No relevance was given" in llmfair("plan", "listwise", "-d", "plain.csv").out
-    assert "no grade can be wrong" in llmfair(*command, "--label-error", "0.1").err
+    assert "--label-error 0.1: of a group only 0 %" in llmfair(*command, "--label-error", "0.1").err
 
 
 def test_wrong_grades_are_weighed_for_a_ranker_that_is_of_as_much_use() -> None:
