@@ -51,7 +51,7 @@ def odds_with(wrong: float, judged: Judged, better_ahead: float | None) -> dict[
     if groups is None or wrong >= most:
         raise UsageError(
             f"--label-error {wrong:g}: of a group only {100 * most:.2g} % of items are relevant, or are not.",
-            "a smaller share, or leave it out",
+            f"a share below {most:.2g}, or leave it out",
         )
     return _odds(*groups, better_ahead, wrong)
 
