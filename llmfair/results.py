@@ -178,11 +178,6 @@ class Finding(JsonObject, frozen=True, kw_only=True):
         return self.measure
 
     @property
-    def decisive_figure(self) -> Figure | None:
-        """The figure of a stratum, of rankings that have no rows of strata."""
-        return None
-
-    @property
     def useless(self) -> str | None:
         """Why nothing says that the ranker does its job, so that parity would mean nothing."""
         return None

@@ -73,7 +73,7 @@ def record(folder: Path, names: list[str]) -> None:
     """Runs the commands of these groups, each group in a folder of its own."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMFAIR_")}
     environment |= {
-        "LLMFAIR_CACHE_DIR": str(folder / "cache"), "LLMFAIR_DATA": str(folder / "data"), "LLMFAIR_REPORT": "false",
+        "LLMFAIR_CACHE_DIR": str(folder / "cache"), "LLMFAIR_REPORT": "false",
         "COLUMNS": "120", "PYTHONPATH": str(Path.cwd()), "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
     for name in names:

@@ -74,7 +74,7 @@ def spoken_of(
 ) -> tuple[str, str, Figure | None]:
     """The headline's measure, the name of its row with the items that decide, and the figure that is spoken of."""
     items = f"\n{finding.decisive} items" * (finding.decisive != "all")
-    return finding.measure, name + items, cells.get((finding.spoken_of, condition)) or finding.decisive_figure
+    return finding.measure, name + items, cells.get((finding.spoken_of, condition))
 
 
 def against_the_band(

@@ -134,8 +134,7 @@ class Case:
     @property
     def figure(self) -> Figure | None:
         """The headline's figure."""
-        figure = self.facts.figures.get((self.finding.spoken_of, self.key))
-        return figure or self.finding.decisive_figure
+        return self.facts.figures.get((self.finding.spoken_of, self.key))
 
     @property
     def definition(self) -> Definition:

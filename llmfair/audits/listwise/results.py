@@ -251,12 +251,6 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
         return of_stratum(self.measure, self.decisive)
 
     @property
-    def decisive_figure(self) -> Figure | None:
-        if (odds := self.strata.get(self.decisive)) is None:
-            return None
-        return Figure(odds.value, odds.low, odds.high, odds.n, odds.p, None, None, odds.reason)
-
-    @property
     def useless(self) -> str | None:
         if self.odds is None or (self.useful is not None and self.useful.shown):
             return None
