@@ -226,6 +226,7 @@ def _further(
     counted: dict[str, int] = manifest["stage_answers"]
     with closing(_journal(folder.journal_of(stage.name), folder, stage.backend.identity)) as journal:
         refuse_fewer(journal, counted.get(stage.name, 0))
+        manifest["stage_lines_skipped"][stage.name] = journal.skipped
         try:
             with shared_answers(design, stage.backend) as cache:
                 answered = ask(
@@ -414,11 +415,13 @@ def session(
             "settings": dict(identity),
             "versions": versions(),
             "journal_answers": len(journal),
+            "journal_lines_skipped": journal.skipped,
             "invocations": [*folder.invocations(), invocation],
             **facts,
         }
         if "stages" in facts:
             manifest["stage_answers"] = dict(earlier.stage_answers) if earlier else {}
+            manifest["stage_lines_skipped"] = {}
         folder.write_json("manifest.json", manifest)
         try:
             try:
