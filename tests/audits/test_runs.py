@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,7 @@ def test_answers_that_were_replaced_are_counted_and_said() -> None:
 
 @pytest.mark.whole
 def test_repaired_answers_are_no_reason_for_the_gate() -> None:
-    half = Server(lambda body, attempt: Reply(str(rank(body, attempt).text)[:90]))
-    with half as server:
+    with Server(lambda body, attempt: Reply(str(rank(body, attempt).text)[:90])) as server:
         found = llmfair(*SMALL, *server.flags)
     assert found.code == 0, found.err
     assert "repaired: 100.0 %" in found.out
@@ -104,24 +103,18 @@ def test_failures_of_one_query_and_a_damaged_run() -> None:
 
 
 @pytest.mark.whole
-def test_the_same_lists_however_named_are_the_same_run(tmp_path: Path) -> None:
-    write_folder(tmp_path / "mine", balanced(3, 6, 6))
+def test_the_same_lists_however_named_are_the_same_run_and_other_sides_another(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "mine", balanced(3, 6, 6))
     few = ("--orders", "1", "--passes", "1", "--no-report", "-q")
-    for name in ("./mine", tmp_path / "mine"):
+    for name in ("./mine", folder):
         ran("listwise", "-d", name, *few)
     ran("listwise", "-d", "mine", *few, *"-n 99 --queries q2,q1,q0 --conditions neutral,male,female".split())
     assert kept("manifest")["calls"] == 0
-
-
-@pytest.mark.whole
-def test_other_sides_are_another_run() -> None:
-    folder = write_folder(Path("mine"), balanced(3, 6, 6))
-    asked = ("listwise", "-d", folder, "--orders", "1", "--passes", "1", "--no-report", "-q")
-    ran(*asked)
+    words = 'words = { protected = "male", unprotected = "female" }'
     (folder / "attributes.toml").write_text(
-        '[gender]\nprotected = ["male"]\nunprotected = ["female"]\nwords = { protected = "male", unprotected = "female" }\n'
+        f'[gender]\nprotected = ["male"]\nunprotected = ["female"]\n{words}\n'
     )
-    ran(*asked)
+    ran("listwise", "-d", "mine", *few)
     assert len(list(Path("runs").iterdir())) == 2
 
 
@@ -145,9 +138,7 @@ def test_a_title_that_no_encoding_can_write() -> None:
     with Server(lambda body, attempt: Reply(f"\x1b[31m {rank(body, attempt).text} \ud800")) as server:
         ran(*SMALL, "-d", folder, *server.flags, "--no-report")
     ran("runs", "check", only_run())
-    shown = process("runs", "show", only_run(), "--answers")
-    out, err = shown.communicate()
-    assert shown.returncode == 0, err
+    out, _ = process("runs", "show", only_run(), "--answers").communicate()
     assert "\\x1b[31m" in out and "\x1b" not in out
 
 
@@ -163,14 +154,6 @@ def test_a_long_answer_is_cut_where_it_is_shown_and_whole_in_the_journal() -> No
     ran("report", run)
     for text in (shown, (run / "report.html").read_text()):
         assert "n… 98,304 characters" in text and "no " * 2_000 not in text
-
-
-@pytest.mark.whole
-def test_the_dry_run_knows_what_is_answered() -> None:
-    arguments = ("-n", "2", "--preset", "paper", "--seed", "3")
-    assert llmfair("listwise", *arguments, "--max-calls", "20").code == 3
-    planned = llmfair("listwise", *arguments, "--dry-run")
-    assert "20 answers of them in runs/listwise-sample" in planned.out
 
 
 @pytest.mark.whole
@@ -214,18 +197,14 @@ def test_a_run_of_another_machine_is_compared_to_twelve_digits() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("first", "second", "alike"),
-    [
-        ("a 0.1 b", "a 0.10000000000000002 b", True),
-        ('{"x": 1.0, "y": 0.0}', '{"x": 0.9999999999999999, "y": 1e-17}', True),
-        ("0.1", "0.1000000001", False),
-        ("1000000000000001", "1000000000000002", False),
-        ("0.1, 0.2", "0.1", False),
-    ],
-)
-def test_what_agrees_to_twelve_digits(first: str, second: str, alike: bool) -> None:
-    assert agree(first, second) == alike
+def test_what_agrees_to_twelve_digits() -> None:
+    assert agree('a {"x": 1.0, "y": 0.0}', 'a {"x": 0.9999999999999999, "y": 1e-17}')
+    for first, second in (
+        ("0.1", "0.1000000001"),
+        ("1000000000000001", "1000000000000002"),
+        ("0.1, 0.2", "0.1"),
+    ):
+        assert not agree(first, second)
 
 
 LISTWISE = tuple("listwise -q -d mine --no-report --max-invalid 1 --conditions neutral --orders 1".split())
@@ -254,10 +233,7 @@ def test_the_run_goes_on_with_groups_of_another_attribute() -> None:
 def test_lists_that_were_drawn_are_said_to_be_with_the_seed() -> None:
     lists = write_folder(Path("lists"), balanced(6, 6, 6))
     shown = ran("listwise", "-d", lists, "--candidates", "8", "--seed", "7", "--dry-run").out
-    assert (
-        "lists drawn with seed 7 from documents relevant to the query and, beside them, documents relevant"
-        in shown
-    )
+    assert "lists drawn with seed 7 from documents relevant to the query and, beside them, documents" in shown
     assert "drawn" not in llmfair("listwise", "--dry-run").out
 
 
@@ -281,16 +257,11 @@ LISTS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with Server(rank) as running:
-        yield running
-
-
 @pytest.mark.whole
-def test_two_servers_are_told_apart(server: Server) -> None:
-    for name in ("gpu-3", "gpu-4"):
-        ran(*LISTS, *server.flags, "--server-name", name)
+def test_two_servers_are_told_apart() -> None:
+    with Server(rank) as server:
+        for name in ("gpu-3", "gpu-4"):
+            ran(*LISTS, *server.flags, "--server-name", name)
     one, two = sorted(Path("runs").iterdir())
     assert ("any-gpu-3-" in one.name) and ("any-gpu-4-" in two.name)
     listed = llmfair("runs", "list").out

@@ -609,20 +609,14 @@ def test_names_line_order_and_scale_mean_nothing(
     assert base.results == other.results and base.per_query == other.per_query
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "conclusion"),
-    [
-        (0.7, 1.4, "within"),
-        (0.85, 1.4, "not_assessable"),
-        (0.7, 1.2, "not_assessable"),
-        (None, None, "within"),
-    ],
-)
-def test_parity_of_rankings_takes_windows_that_could_bring_them_out_of_the_band(
-    low: float | None, high: float | None, conclusion: str
-) -> None:
-    measure = "PreferenceOdds(of=ranking)"
-    for reached in (Conclusion.WITHIN, Conclusion.OUTSIDE):
-        finding = ListwiseFinding(measure=measure, conclusion=reached, reason=None)
-        expected = conclusion if reached is Conclusion.WITHIN else reached
-        assert in_reach(finding, Reach(low=low, high=high), (0.8, 1.25)).conclusion == expected
+def test_parity_of_rankings_takes_windows_that_could_bring_them_out_of_the_band() -> None:
+    reached = {
+        (0.7, 1.4): "within",
+        (0.85, 1.4): "not_assessable",
+        (0.7, 1.2): "not_assessable",
+        (None, None): "within",
+    }
+    for (low, high), conclusion in reached.items():
+        for before, after in ((Conclusion.WITHIN, conclusion), (Conclusion.OUTSIDE, "outside")):
+            finding = ListwiseFinding(measure="PreferenceOdds(of=ranking)", conclusion=before, reason=None)
+            assert in_reach(finding, Reach(low=low, high=high), (0.8, 1.25)).conclusion == after
