@@ -244,7 +244,10 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
     kind = kind_of(opened[0].results.task)
     base, *others = _named(opened)
     for other in others:
-        _check(base, other, kind)
+        for name, (differ, hint) in {**REFUSED, **kind.measure.agree}.items():
+            if base.setting(name) != other.setting(name):
+                settings = "; ".join(_setting_text(name, run) for run in (base, other))
+                raise UsageError(f"{base.name} and {other.name} {differ} ({settings}).", hint)
     chosen = parse_measures(measures, kind.measure.reads) if measures else None
     try:
         within = base.results.band if margin is None else band_of(margin)
@@ -298,14 +301,6 @@ def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
         called.append((of.short_name, of.named_model, asked, path.resolve().name, str(path)))
     names = next(names for names in zip(*called, strict=True) if len({*names}) == len(runs))
     return [dataclasses.replace(run, name=name) for run, name in zip(runs, names, strict=True)]
-
-
-def _check(base: ComparedRun, other: ComparedRun, kind: Kind) -> None:
-    """Raises UsageError for runs that did not ask the same, saying what differs."""
-    for name, (differ, hint) in {**REFUSED, **kind.measure.agree}.items():
-        if base.setting(name) != other.setting(name):
-            settings = "; ".join(_setting_text(name, run) for run in (base, other))
-            raise UsageError(f"{base.name} and {other.name} {differ} ({settings}).", hint)
 
 
 def _incomparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kind) -> str | None:

@@ -141,6 +141,14 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
                 output_file.write(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
+    data: dict[str, Any] = {"-d": settings.dataset, "--columns": settings.columns}
+    data |= {"--qrels": settings.qrels, "--groups": settings.groups}
+    if settings.groups is not None:
+        data["--qrels"] = settings.qrels or "FILE"
+    elif not hasattr(load_dataset(settings.dataset, DataOptions(columns=settings.columns)), "qrels"):
+        data = {"--qrels": "FILE", "--groups": "FILE"}  # `score` reads no source either
+    data |= {"--attributes": settings.attributes, "-a": settings.attribute}
+    words = [*runs, *outputs, *(word for flag, of in data.items() if of for word in (flag, of))]
     return RerankResults(
         schema=SCHEMA,
         status="complete",
@@ -149,7 +157,7 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         dataset=reranking.judgements.name,
         attribute=reranking.attribute.name,
         runs=reranked,
-        next=_next(runs, outputs, settings),
+        next=" ".join(["llmfair score", *(shlex.quote(str(word)) for word in words)]),
     )
 
 
@@ -199,21 +207,3 @@ def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:
         if any(os.path.realpath(output) == os.path.realpath(run) for run in runs):
             raise UsageError(f"{output} is read, so it cannot be written.", "choose another --output")
     return outputs
-
-
-def _next(runs: Sequence[Path], outputs: Sequence[Path], settings: RerankSettings) -> str:
-    """The command that measures what the new order changed."""
-    dataset, qrels, groups = settings.dataset, settings.qrels, settings.groups
-    if dataset is not None and not hasattr(
-        load_dataset(dataset, DataOptions(columns=settings.columns)), "qrels"
-    ):
-        dataset, qrels, groups = None, Path("FILE"), Path("FILE")  # `score` reads no source either
-    data: dict[str, Any] = {
-        "-d": dataset,
-        "--columns": settings.columns,
-        "--qrels": qrels or (Path("FILE") if groups else None),
-        "--groups": groups,
-    }
-    data |= {"--attributes": settings.attributes, "-a": settings.attribute}
-    words: list[Any] = [*runs, *outputs, *(word for flag, of in data.items() if of for word in (flag, of))]
-    return " ".join(["llmfair score", *(shlex.quote(str(word)) for word in words)])

@@ -308,7 +308,19 @@ def score(
     )
     per_query = [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL]
     if settings.output is not None:
-        _write(settings.output, results, per_query)
+        folder = RunDir(settings.output)
+        folder.refuse_run()
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            folder.drop_report()
+            write_whole(folder.path / "metrics.csv", [csv_text(COLUMNS, lines_of(results.rows))])
+            write_whole(folder.path / "per_query.csv", [csv_text(COLUMNS, lines_of(per_query))])
+            write_whole(folder.path / "results.json", [json_text(results)])
+        except OSError as error:
+            name = error.filename or folder.path
+            raise UsageError(
+                f"cannot write {name}: {error.strerror}.", "choose another --output folder"
+            ) from None
     return ScoreOutcome(results, per_query)
 
 
@@ -368,22 +380,6 @@ def _scored(
     entries = [structs.replace(entry, run=facts.run) for entry in met]
     judged = structs.replace(facts, verdict=verdict_of(settings, measured, of_all, run))
     return judged, entries, rows, measured.limits
-
-
-def _write(path: Path, results: ScoreResults, per_query: Sequence[Row]) -> None:
-    folder = RunDir(path)
-    folder.refuse_run()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        folder.drop_report()
-        write_whole(path / "metrics.csv", [csv_text(COLUMNS, lines_of(results.rows))])
-        write_whole(path / "per_query.csv", [csv_text(COLUMNS, lines_of(per_query))])
-        write_whole(path / "results.json", [json_text(results)])
-    except OSError as error:
-        name = error.filename or path
-        raise UsageError(
-            f"cannot write {name}: {error.strerror}.", "choose another --output folder"
-        ) from None
 
 
 # Their gates and verdicts

@@ -82,31 +82,7 @@ def told(
 
     Every error is told with its setting, which is a test suite of `--junit`.
     """
-    results, output = _gathered(kind, study, tried), settings.output
-    if settings.junit is not None:
-        suites = [suite_of(run.setting, kind.name, run.results, run.error) for run in tried]
-        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
-    if output is not None:
-        files = {"study.json": json_text(results), "study.csv": csv_text(*study.lines(results))}
-        RunDir(output).write_files(files)
-    errors = [run.error for run in tried if run.error is not None]
-    for run in tried:
-        if run.error is not None:
-            run.error.message = f"{run.setting}: {run.error.message}"
-    return results, max(errors, key=lambda error: error.exit_code, default=None)
-
-
-def _subject(settings: StudySettings) -> Subject:
-    """The model of a study. Raises UsageError for several."""
-    if len(settings.model) != 1:
-        raise UsageError(
-            f"a study has one model, but {len(settings.model)} are named.", "one command for each -m"
-        )
-    return Subject(settings.model[0], settings.adapter)
-
-
-def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> StudyResults:
-    """The rows of all settings, with what their results or designs share as far as the study's results name it."""
+    # the rows of all, with what their results or designs share as far as the study's results name it
     by_setting = {run.setting: run.written.results for run in tried if run.written is not None}
     first = next(iter(by_setting.values()), None)
     shared = {
@@ -130,4 +106,24 @@ def _gathered(kind: Kind, study: Study, tried: Sequence[SettingRun]) -> StudyRes
             if run.error is not None
         ],
     }
-    return study.results(**shared | of_study)
+    results, output = study.results(**shared | of_study), settings.output
+    if settings.junit is not None:
+        suites = [suite_of(run.setting, kind.name, run.results, run.error) for run in tried]
+        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
+    if output is not None:
+        files = {"study.json": json_text(results), "study.csv": csv_text(*study.lines(results))}
+        RunDir(output).write_files(files)
+    errors = [run.error for run in tried if run.error is not None]
+    for run in tried:
+        if run.error is not None:
+            run.error.message = f"{run.setting}: {run.error.message}"
+    return results, max(errors, key=lambda error: error.exit_code, default=None)
+
+
+def _subject(settings: StudySettings) -> Subject:
+    """The model of a study. Raises UsageError for several."""
+    if len(settings.model) != 1:
+        raise UsageError(
+            f"a study has one model, but {len(settings.model)} are named.", "one command for each -m"
+        )
+    return Subject(settings.model[0], settings.adapter)
