@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -133,9 +133,11 @@ def query_figures(folder: Path, needed: bool = False) -> list[Row]:
 
 def _row(line: dict[str, str]) -> Row:
     """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
-    read = {**dict.fromkeys(FLOATS, number), "n": int, "conclusion": Conclusion, "reason": str}
+    read: dict[str, Callable[[str], Any]] = {"n": int, "conclusion": Conclusion, "reason": str}
     of: dict[str, Any] = {name: line[name] for name in COLUMNS}
-    return Row(**of | {name: form(line[name]) if line[name] else None for name, form in read.items()})
+    for name, form in {**dict.fromkeys(FLOATS, number), **read}.items():
+        of[name] = form(line[name]) if line[name] else None
+    return Row(**of)
 
 
 class LabelError(JsonObject, frozen=True):

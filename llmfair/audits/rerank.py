@@ -143,7 +143,7 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
             raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
     data: dict[str, Any] = {"-d": settings.dataset, "--columns": settings.columns}
     data |= {"--qrels": settings.qrels, "--groups": settings.groups}
-    if settings.groups is not None:
+    if settings.dataset is None:
         data["--qrels"] = settings.qrels or "FILE"
     elif not hasattr(load_dataset(settings.dataset, DataOptions(columns=settings.columns)), "qrels"):
         data = {"--qrels": "FILE", "--groups": "FILE"}  # `score` reads no source either

@@ -46,10 +46,9 @@ def sweep(
         RunDir(settings.output).refuse_run()
         try:
             settings.output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"cannot write {settings.output}: {error.strerror}.", "choose another --output"
-            ) from None
+        except OSError as wrong:
+            hint = "choose another --output"
+            raise UsageError(f"cannot write {settings.output}: {wrong.strerror}.", hint) from None
     subject, spending = _subject(settings), Spending()
     for place, (name, asked) in enumerate(study.audits(settings, subject).items()):
         error, written = None, None
