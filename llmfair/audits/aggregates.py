@@ -282,10 +282,9 @@ def weights_of(aggregate: str) -> Weights:
 def joined(values: Iterable[Value], weights: Weights = "macro") -> PairContributions | None:
     """The pairs that count in these tallies, one tally a query; None without any."""
     tallies = [value for value in values if isinstance(value, Tally)]
-    kept = [tally.counts.any(axis=1) for tally in tallies]
-    if not any(map(np.any, kept)):
+    every = np.concatenate([tally.counts.any(axis=1) for tally in tallies] or [np.zeros(0, bool)])
+    if not every.any():
         return None
-    every = np.concatenate(kept)
     counts = np.concatenate([tally.counts for tally in tallies])[every].astype(np.float64)
     clusters = [np.repeat(np.arange(len(tallies)), [len(tally.verdicts) for tally in tallies])]
     verdicts = [verdict for tally in tallies for verdict in tally.verdicts]
@@ -306,13 +305,14 @@ def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate
     reason = formula.undefined(cells)
     if counted is None or reason:
         return Estimate(None, None, None, 0, reason)
-    found = estimate(formula, counted, level, formula.logarithmic)
-    consistent = fsum(tally.consistent / tally.repeats for tally in tallies)
-    if formula.demanding and consistent < FEWEST_CONSISTENT and found.low is not None:
-        return replace(found, low=None, high=None, reason="too_few_consistent_pairs")
-    if formula.demanding and found.low is not None and found.low == found.high:
-        return replace(found, low=None, high=None, reason="degenerate")
-    return replace(found, reason="half_added") if not found.reason and formula.adds_half(cells) else found
+    value = estimate(formula, counted, level, formula.logarithmic)
+    if formula.demanding and value.low is not None:
+        few = fsum(tally.consistent / tally.repeats for tally in tallies) < FEWEST_CONSISTENT
+        if few or value.low == value.high:
+            return replace(
+                value, low=None, high=None, reason="too_few_consistent_pairs" if few else "degenerate"
+            )
+    return replace(value, reason="half_added") if not value.reason and formula.adds_half(cells) else value
 
 
 @register("aggregate", "macro")
@@ -329,10 +329,10 @@ def _pooled(values: Sequence[Value], inference: Inference) -> Estimate | None:
 
 def tallied_p(values: Sequence[Value], weights: Weights, rng: np.random.Generator) -> float | None:
     """The two-sided p of parity, of a measure that counts PP, UU, FF, SS; None where it has no interval."""
-    found, counted = tallied(values, weights, 0.95), joined(values, weights)
-    if found is None or found.low is None or counted is None:
+    value, counted = tallied(values, weights, 0.95), joined(values, weights)
+    if value is None or value.low is None or counted is None:
         return None
-    formula = next(value.formula for value in values if isinstance(value, Tally))
+    formula = next(each.formula for each in values if isinstance(each, Tally))
     return pair_p(formula, counted, rng)
 
 
@@ -384,19 +384,26 @@ def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Prefere
     """Of these very comparisons, which tables, conclusions and contrasts all ask for."""
     outcomes, stratum = _joined(compared), compared[0].stratum
     value = figure(outcomes, stratum)
-    tied = float(np.mean([each.tied for each in compared]))
-    scores = np.zeros(0)
-    if value.fit is not None and not value.recurs:
-        scores = null_scores(outcomes, stratum, value.fit)
     if value.always_ahead is not None:
         high = one_way_bound(value.independent, level)
         limits: tuple[float | None, float | None] = (1 / high, None) if value.always_ahead else (None, high)
         sides = np.full(value.queries, 0.5 if value.always_ahead else -0.5)
         bound: Bound = "at least" if value.always_ahead else "at most"
         return Preference(Estimate(None, *limits, value.queries, value.reason), value, sides, bound)
-    if value.reason == "separated":
-        return _without_slots(compared, value, level)
-    return Preference(_estimate(value, level), value, scores, tied=tied)
+    if value.reason != "separated":
+        fit = None if value.recurs else value.fit
+        scores = np.zeros(0) if fit is None else null_scores(outcomes, stratum, fit)
+        tied = float(np.mean([each.tied for each in compared]))
+        return Preference(_estimate(value, level), value, scores, tied=tied)
+    # odds that leave slots out, as a bound of those that are separated
+    plain = replace(outcomes, window=1)
+    alone = figure(plain, stratum)
+    if alone.fit is None:
+        return Preference(Estimate(None, None, None, value.queries, value.reason), value, np.zeros(0))
+    decided = slots_decide(outcomes, stratum)
+    estimate = replace(_estimate(alone, level), reason="slots_decide" if decided else "separated")
+    nearer: Bound = "at most" if alone.fit.log_odds < 0 else "at least"
+    return Preference(estimate, alone, null_scores(plain, stratum, alone.fit), nearer, decided)
 
 
 def _estimate(value: Figure, level: float) -> Estimate:
@@ -404,19 +411,6 @@ def _estimate(value: Figure, level: float) -> Estimate:
     if limits is None or value.log_odds is None or value.error is None:
         return Estimate(None, None, None, value.queries, value.reason)
     return Estimate(exp(value.log_odds), *limits, value.queries, None, value.error)
-
-
-def _without_slots(compared: tuple[QueryComparisons, ...], value: Figure, level: float) -> Preference:
-    """Odds that leave slots out, as a bound of those that are separated."""
-    plain = replace(_joined(compared), window=1)
-    alone = figure(plain, compared[0].stratum)
-    if alone.fit is None:
-        return Preference(Estimate(None, None, None, value.queries, value.reason), value, np.zeros(0))
-    bound: Bound = "at most" if alone.fit.log_odds < 0 else "at least"
-    decided = slots_decide(_joined(compared), compared[0].stratum)
-    estimate = replace(_estimate(alone, level), reason="slots_decide" if decided else "separated")
-    scores = null_scores(plain, compared[0].stratum, alone.fit)
-    return Preference(estimate, alone, scores, bound, decided)
 
 
 def _joined(compared: Iterable[QueryComparisons]) -> Compared:
