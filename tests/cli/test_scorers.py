@@ -6,24 +6,15 @@ import json
 import signal
 import time
 from collections.abc import Mapping
-from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import llmfair as api
-from llmfair.asking.dispatch import Program, dispatch
-from llmfair.asking.journal import Journal
-from llmfair.asking.limits import Limits
 from llmfair.audits.listwise import design
-from llmfair.backends.base import BackendOptions
-from llmfair.backends.rerank import Rerank
-from llmfair.nouns import Chat, Message, Sampling, Scores, Steps
 from tests.cli.command import llmfair, only_run, process, ran, refusal
 from tests.endpoints import by_length, endpoint
-from tests.pace import within
 
 pytestmark = pytest.mark.whole
 
@@ -174,25 +165,6 @@ def test_what_cannot_be_asked_is_said_before_anything() -> None:
     refusal(llmfair("listwise", "-m", "python:own:by_length", "--design", "partition"), "scores whole lists")
     refusal(llmfair("listwise", "-m", "fake:biased", "--strategy", "scores"), "score lists")
     refusal(llmfair("listwise", "-m", "python:own:broken"), "RuntimeError: out of memory", 1)
-
-
-def test_an_endpoint_is_kept_busy(tmp_path: Path) -> None:
-    """8 lists of 100 at 50 ms with 64 workers: little more than one answer."""
-
-    def lists(number: int) -> Steps[None]:
-        texts = (f"query {number}", *(f"document {place} of {number}" for place in range(100)))
-        yield [Chat(tuple(Message("user", text) for text in texts), Scores(100))]
-
-    def ask(number: int) -> None:
-        programs = [Program(f"{query}", partial(lists, query)) for query in range(8)]
-        backend = Rerank("m", BackendOptions(base_url=server.url))
-        journal = Journal(tmp_path / f"{number}.jsonl", "run", backend.identity)
-        assert len(dict(dispatch(programs, backend, journal, Sampling(), Limits(64)))) == 8
-        journal.close()
-
-    with endpoint(by_length, delay=0.05) as server:
-        numbers = count()
-        within(0.03, lambda: ask(next(numbers)), waiting=0.05)
 
 
 @pytest.mark.parametrize("name", ["places", "later"])

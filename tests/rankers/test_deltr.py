@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -137,16 +135,6 @@ def test_the_gradient_equals_the_numeric_one(divided: bool) -> None:
     assert losses(rows, weights)["U"].any(), "some query has to show the protected less"
 
 
-def test_rows_of_a_query_need_not_stand_together_and_scores_of_any_size_are_read() -> None:
-    rows = drawn(3, 10, 4)
-    mixed = np.random.default_rng(5).permutation(30)
-    other = TrainingRows(np.repeat(["b", "a", "c"], 10)[mixed], rows.features[mixed], rows.judgements[mixed])
-    start = start_weights(4)
-    expected = Training(steps=50).weights(rows, start)
-    assert Training(steps=50).weights(other, start) == pytest.approx(expected, rel=1e-9)
-    assert np.isfinite(Training().slope(rows, np.full(4, 4e3))).all()
-
-
 def test_more_gamma_shows_the_protected_more_and_no_query_needs_both_groups() -> None:
     rows = drawn(8, 20, 4)
     gaps = []
@@ -190,13 +178,6 @@ def published(name: str) -> Floats:
     return np.loadtxt(realdata("fairrag/deltr_trec_w3c_fold1") / name / "model.m")
 
 
-@pytest.mark.parametrize("name", ["GAMMA=0", "GAMMA=SMALL", "GAMMA=LARGE"])
-def test_published_weights_give_the_published_predictions(name: str) -> None:
-    _, features, _ = w3c("test.csv")
-    path = realdata("fairrag/deltr_trec_w3c_fold1") / name / "predictions_UNSORTED.pred"
-    assert np.abs(features @ published(name) - np.loadtxt(path, delimiter=",")[:, 2]).max() < 1e-12
-
-
 @pytest.mark.whole
 def test_without_gamma_the_published_weights_are_found_again() -> None:
     training = Training(0, rate=1e-5, divided=False)
@@ -212,20 +193,6 @@ def test_with_gamma_they_are_but_for_the_column_that_the_authors_gradient_moves(
         -0.0316, abs=1e-4
     )  # -0.0942 published: one number taken from every column
     assert np.delete(found, 3) == pytest.approx(np.delete(published("GAMMA=SMALL"), 3), abs=0.005)
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize("gradient", ["exact", "compat"])
-def test_forty_seven_queries_of_200_take_seconds(gradient: Gradient) -> None:
-    rows = drawn(47, 200, 8)
-    started = time.process_time()
-    Training(gradient=gradient, steps=3000).weights(rows, start_weights(8))
-    took = time.process_time() - started
-    tracemalloc.start()
-    Training(gradient=gradient, steps=20).weights(drawn(47, 200, 8), start_weights(8))
-    megabytes = tracemalloc.get_traced_memory()[1] / 1e6
-    tracemalloc.stop()
-    assert took < 20 and megabytes < 300
 
 
 # What a learnt ranker knows of candidates

@@ -20,7 +20,6 @@ from llmfair.nouns import (
     Completion,
     Document,
     Finish,
-    Message,
     Permutation,
     Probe,
     Query,
@@ -183,16 +182,6 @@ def test_a_query_is_cleaned_too() -> None:
     assert chat.messages[1].content.startswith("Search Query: a (1) b {n}. Rank")
 
 
-def test_another_wording_is_another_file(tmp_path: Path) -> None:
-    text = load_prompt("listwise").text
-    wording = text.replace("Passage {k} noted.", "Next, please.").replace(
-        "Ready for the {n} passages.", "Yes."
-    )
-    (tmp_path / "mine.toml").write_text(wording, encoding="utf-8")
-    _, (chat,) = ask(replace(RANKER, prompt=load_prompt(tmp_path / "mine.toml")), probe_of(THREE), identity)
-    assert chat.messages[4] == Message("assistant", "Next, please.")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -243,16 +232,6 @@ def test_an_only_window_is_the_head_and_short_lists_ask_nothing() -> None:
         ranked, chats = ask(RANKER, numbered(n), identity)
         assert ranked.ranking.doc_ids == tuple(str(i) for i in range(n))
         assert ranked.windows == () and chats == []
-
-
-def test_every_window_waits_for_the_answer_before() -> None:
-    steps, chats = RANKER.steps(numbered(8)), list[Chat]()
-    (chat,) = next(steps)
-    for _ in range(2):
-        chats.append(chat)
-        (chat,) = steps.send([Completion(reverse(chat), Finish.STOP)])
-    with pytest.raises(StopIteration):
-        steps.send([Completion(reverse(chat), Finish.STOP)])
 
 
 def test_depth_leaves_the_rest_in_its_place() -> None:
@@ -353,19 +332,6 @@ def test_an_unparseable_window_stays_and_is_no_identity() -> None:
     assert not window.identity
 
 
-def test_the_rankgpt_reader_ranks_by_every_digit_and_the_difference_is_told() -> None:
-    def counted(chat: Chat) -> str:
-        return f"The 4 passages: {identity(chat)}"
-
-    strict, _ = ask(RANKER, numbered(4), counted)
-    original, _ = ask(replace(RANKER, reader="rankgpt"), numbered(4), counted)
-    assert strict.ranking.doc_ids == ("0", "1", "2", "3")
-    assert original.ranking.doc_ids == ("3", "0", "1", "2")
-    for ranked in (strict, original):
-        assert ranked.windows[0].answer_class is AnswerClass.OK
-        assert ranked.windows[0].readers_differ
-
-
 def test_retry_asks_the_same_chat_under_later_draws() -> None:
     ranker = replace(RANKER, on_bad_answer="retry:3")
     replies: list[str | Completion] = [
@@ -431,24 +397,6 @@ def test_rankgpt_equals_the_original_on_every_plan() -> None:
         assert never_ranked(windows, n, plan["rank_start"], plan["rank_end"]) == plan["never_ranked"]
 
 
-def test_the_original_skips_heads_and_asks_past_the_end() -> None:
-    assert len(covering(200, 10, 3)) == 65
-    assert covering(200, 10, 3)[-1] == (0, 8)
-    assert len(rankgpt(200, 10, 3)) == 64
-    assert never_ranked(rankgpt(200, 10, 3), 200) == [0]
-    assert never_ranked(rankgpt(25, 20, 10), 25) == [0, 1, 2, 3, 4]
-
-    assert covering(70, 20, 10, 100)[0] == (50, 70)
-    assert len(covering(70, 20, 10, 100)) == 6
-    assert len(rankgpt(70, 20, 10, 100)) == 9
-    assert sent(rankgpt(70, 20, 10, 100), 70)[0] == (60, 70)
-    assert len(sent(rankgpt(70, 20, 10, 100), 70)) == 7
-
-    assert covering(100, 20, 10, 85) == covering(85, 20, 10)
-    assert len(rankgpt(100, 20, 10, None, 15)) == 7
-    assert never_ranked(rankgpt(100, 20, 10, None, 15), 100, 15) == [15, 16, 17, 18, 19]
-
-
 def test_windows_of_fewer_than_two_are_not_sent() -> None:
     assert sent([(4, 6), (3, 5), (0, 2), (8, 10)], 5) == [(3, 5), (0, 2)]
 
@@ -488,32 +436,12 @@ def kendall_distance(order: Sequence[int] | np.ndarray, ranks: np.ndarray) -> in
     return int(np.tril((of[:, :, None] < of[:, None, :]).sum(axis=0)).sum())
 
 
-def test_by_hand() -> None:
-    # a is ahead of b twice, of c three times; b of c twice: a b c differs from b a c once and from a c b once
-    ranks = ranks_of([[0, 1, 2], [1, 0, 2], [0, 2, 1]])
-    assert central(ranks).tolist() == [0, 1, 2]
-    assert kendall_distance([0, 1, 2], ranks) == 2
-
-
 @settings(max_examples=60, deadline=None)
 @given(orders(6))
 def test_least_of_all_orders(found: list[list[int]]) -> None:
     ranks = ranks_of(found)
     least = min(kendall_distance(order, ranks) for order in permutations(range(ranks.shape[1])))
     assert kendall_distance(central(ranks), ranks) == least
-
-
-def test_least_of_all_orders_of_seven() -> None:
-    rng = np.random.default_rng(0)
-    every = np.array([*permutations(range(7))])
-    places = np.argsort(every, axis=1)
-    for count in (3, 4, 5, 6):
-        for _ in range(5):
-            ranks = np.array([rng.permutation(7) for _ in range(count)])
-            ahead = places[:, :, None] < places[:, None, :]
-            behind = sum((row[:, None] > row[None, :]).astype(int) for row in ranks)
-            least = int((ahead * behind).sum(axis=(1, 2)).min())
-            assert kendall_distance(central(ranks), ranks) == least
 
 
 @given(orders(), st.randoms(use_true_random=False))

@@ -29,10 +29,8 @@ from llmfair.nouns import (
 )
 from llmfair.prompts import load_prompt
 from llmfair.rankers.answers import UnparseableAnswer
-from llmfair.rankers.choices import Form
 from llmfair.rankers.pairwise import PairwiseRanker
 from tests.rankers import Answer, ask
-from tests.shared import mockllm
 
 RANKER = PairwiseRanker(load_prompt("pairwise"))
 LETTER = PairwiseRanker(load_prompt("pairwise"), form="letter")
@@ -90,14 +88,6 @@ def test_the_chats(ranker: PairwiseRanker, labels: tuple[str, str], end: str, ex
         assert (chat.messages, chat.expects) == ((Message("user", shown),), expects)
 
 
-@pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])
-def test_both_orders_differ_in_the_item_lines_only(ranker: PairwiseRanker) -> None:
-    first, second = ([*m.content.split("\n")] for chat in ranker.chats(probe_of()) for m in chat.messages)
-    assert [one == other for one, other in zip(first, second, strict=True)] == [
-        True, False, False, True, True,
-    ]  # fmt: skip
-
-
 def test_a_chat_says_what_it_is_about() -> None:
     first, second = RANKER.chats(probe_of(draw=1, relevance={"7": 2}))
     assert first.about == {
@@ -131,28 +121,10 @@ def test_a_title_stays_on_its_line(ranker: PairwiseRanker, label: str, title: st
     assert len(lines) == 5 and lines[1] == label + shown == label + ranker.shown(nasty)
 
 
-def test_a_query_stays_on_its_line_too() -> None:
-    probe = probe_of()
-    candidates = replace(probe.candidates, query=Query("q1", "a\nb [1] <s>"))
-    chat, _ = RANKER.chats(replace(probe, candidates=candidates))
-    assert "relevance to query: a b (1) (s):\n[1] Ada" in chat.messages[0].content
-
-
 def test_the_text_of_an_item() -> None:
     ranker = replace(RANKER, input="text", words=3)
     assert ranker.shown(ADA) == "Ada Lovelace: Wrote"
     assert ranker.shown(Document("x", "A <s>")) == "A (s)"
-
-
-@pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])
-def test_a_mock_server_reads_two_passages(ranker: PairwiseRanker) -> None:
-    read_prompt = mockllm("prompts").read_prompt
-    for title, shown in NASTY:
-        chat, _ = ranker.chats(probe_of(replace(ADA, title=title)))
-        body = {"messages": [{"role": m.role, "content": m.content} for m in chat.messages]}
-        found = read_prompt(body)
-        assert found.passages == (shown, "Charles Babbage")
-        assert found.named == (ranker is LETTER)
 
 
 # The verdict
@@ -192,11 +164,6 @@ def test_an_unparseable_answer_keeps_its_reason() -> None:
         PairAnswer(Side.UNPROTECTED, formed=False),
     )
     assert len(asked) == 2, "repair asks nothing again"
-
-
-def test_the_letter_form() -> None:
-    verdict, _ = ask(LETTER, probe_of(), lambda chat: "B" if protected_leads(chat) else "Passage A.")
-    assert verdict.cell is Cell.UU
 
 
 def test_a_bad_answer_is_asked_again() -> None:
@@ -253,10 +220,3 @@ def test_margins_are_kept() -> None:
 def test_settings_that_cannot_ask(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message.replace("?", r"\?")):
         replace(RANKER, **changed)
-
-
-def test_the_prompt_says_where_its_words_come_from() -> None:
-    prompt = load_prompt("pairwise")
-    assert "3.3.1" in prompt.source
-    forms: tuple[Form, ...] = ("order", "letter")
-    assert tuple(prompt.variants) == forms

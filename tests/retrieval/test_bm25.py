@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,14 +16,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from llmfair.errors import RunConflict, UsageError
 from llmfair.nouns import Document
 from llmfair.retrieval.bm25 import MANIFEST, Bm25Index, entry, stored
 from llmfair.retrieval.engine import ENGLISH, STANDARD, Analyzer, Engine, Hit
-from tests.retrieval.search_stub import Exact, decoded, encoded
+from tests.retrieval.search_stub import Exact
 
 FIVE = [
     Document("d1", "Marie Curie", "Physics and chemistry of radium"),  # 7 terms
@@ -36,33 +33,8 @@ FIVE = [
 PHYSICS = FIVE[:4]
 
 
-def score(tf: int, length: int, holding: int, documents: int, mean_length: float) -> float:
-    """One term's part, as Lucene and tantivy have it, with the factor k1 + 1."""
-    idf = math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
-    return idf * tf * (1.2 + 1) / (tf + 1.2 * (1 - 0.75 + 0.75 * length / mean_length))
-
-
 def scored(text: str, documents: list[Document], folder: Path = Path("indexes")) -> dict[str, float]:
     return Bm25Index(folder, documents).scores(text, [document.doc_id for document in documents])
-
-
-def test_scores_by_hand() -> None:
-    """N = 4, lengths 7, 6, 3, 2, mean 18 / 4 = 4.5; `physics` stands in 2 documents, `piano` in 1."""
-    assert scored("Physics", PHYSICS) == pytest.approx(
-        # idf = ln(1 + 2.5/2.5) = 0.693147; d1: 1·2.2/(1 + 1.2·(0.25 + 0.75·7/4.5)) = 2.2/2.7; d2: 2·2.2/4.5
-        {"d1": 0.693147 * 2.2 / 2.7, "d2": 0.693147 * 4.4 / 3.5, "d3": 0, "d4": 0},
-        abs=1e-5,
-    )
-    both = scored("piano physics physics", PHYSICS)
-    assert both == pytest.approx(
-        {
-            "d1": 2 * score(1, 7, 2, 4, 4.5),  # a repeated word counts twice
-            "d2": 2 * score(2, 6, 2, 4, 4.5),
-            "d3": score(1, 3, 1, 4, 4.5),
-            "d4": 0,
-        },
-        abs=1e-5,
-    )
 
 
 def test_only_the_asked_documents_with_the_statistics_of_all() -> None:
@@ -72,49 +44,6 @@ def test_only_the_asked_documents_with_the_statistics_of_all() -> None:
     assert index.scores("physics", []) == {}
     with pytest.raises(KeyError):
         index.scores("physics", ["d5"])
-
-
-def test_lengths_are_exact_below_40_terms_and_rounded_down_above() -> None:
-    documents = [
-        Document(f"n{length}", "rare" + " filler" * (length - 1)) for length in (2, 39, 40, 41, 57, 100)
-    ]
-    mean = (2 + 39 + 40 + 41 + 57 + 100) / 6
-    found = scored("rare", documents)
-    for length, counted in {2: 2, 39: 39, 40: 40, 41: 40, 57: 56, 100: 96}.items():
-        assert found[f"n{length}"] == pytest.approx(score(1, counted, 6, 6, mean), abs=1e-5)
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    st.lists(st.lists(st.sampled_from("abcde"), max_size=12), min_size=1, max_size=6),
-    st.lists(st.sampled_from("abcdef"), max_size=4),
-)
-def test_any_collection_scores_by_the_formula(texts: list[list[str]], query: list[str]) -> None:
-    documents = [Document(str(n), "title", " ".join(text)) for n, text in enumerate(texts)]
-    mean = sum(len(text) + 1 for text in texts) / len(texts)
-    holding = {word: sum(word in text for text in texts) for word in "abcdef"}
-    expected = {
-        str(n): sum(
-            score(text.count(word), len(text) + 1, holding[word], len(texts), mean)
-            for word in query
-            if word in text
-        )
-        for n, text in enumerate(texts)
-    }
-    with tempfile.TemporaryDirectory(
-        ignore_cleanup_errors=True
-    ) as folder:  # tantivy tidies up there meanwhile
-        assert scored(" ".join(query), documents, Path(folder)) == pytest.approx(expected, abs=1e-5)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.text(st.characters(codec=None), max_size=40), st.text(st.characters(codec=None), max_size=40))
-def test_any_text_is_words(text: str, query: str) -> None:
-    with tempfile.TemporaryDirectory(
-        ignore_cleanup_errors=True
-    ) as folder:  # tantivy tidies up there meanwhile
-        found = scored(query, [Document("a", text), Document("b", "", "")], Path(folder))
-    assert found["b"] == 0 <= found["a"] < math.inf
 
 
 def test_endings_accents_and_scripts() -> None:
@@ -157,24 +86,19 @@ def replace(path: Path, content: bytes) -> None:
     beside.replace(path)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "removed", "unlisted", "emptied"])
+@pytest.mark.parametrize("damage", ["flipped", "removed", "unlisted"])
 def test_a_damaged_index_is_made_anew(damage: str) -> None:
     expected = scored("physics", PHYSICS)
     (index,) = (path for path in Path("indexes").iterdir() if path.is_dir())
     inverted = next(index.glob("*.idx"))
     content = inverted.read_bytes()
     match damage:
-        case "cut":
-            replace(inverted, content[:-3])
         case "flipped":
             replace(inverted, bytes([content[0] ^ 1]) + content[1:])
         case "removed":
             inverted.unlink()
         case "unlisted":
             (index / "manifest.json").write_text("{")
-        case "emptied":
-            shutil.rmtree(index)
-            index.mkdir()
     assert scored("physics", PHYSICS) == expected
     assert Bm25Index(Path("indexes"), PHYSICS).scores("physics", ["d1"])["d1"] == expected["d1"]
 
@@ -189,35 +113,17 @@ def test_a_damaged_index_that_cannot_be_removed_is_in_nobodys_way(monkeypatch: p
 
 
 PROGRAM = """
-import os, sys
 from pathlib import Path
 from llmfair.nouns import Document
-from llmfair.retrieval import bm25
 from llmfair.retrieval.bm25 import Bm25Index
-if "killed" in sys.argv:
-    bm25.files.note = lambda *of: os._exit(9)
 documents = [Document(str(n), "title", f"word{n % 7} other words") for n in range(2000)]
 print(Bm25Index(Path("indexes"), documents).scores("word3", ["3", "4"]))
 """
 
 
-def program(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True)
-
-
-def test_a_killed_build_is_never_read() -> None:
-    killed = program("killed")
-    assert killed.communicate(timeout=60)[0] == "" and killed.returncode == 9
-    (left,) = (path for path in Path("indexes").iterdir() if path.is_dir())
-    assert left.suffix == ".tmp"
-    after = program()
-    out, _ = after.communicate(timeout=60)
-    assert after.returncode == 0 and "'4': 0.0" in out
-    assert not left.exists() and left.with_suffix("").is_dir()
-
-
 def test_processes_at_once_share_one_index() -> None:
-    running = [program() for _ in range(3)]
+    command = [sys.executable, "-c", PROGRAM]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     answers = {process.communicate(timeout=60)[0] for process in running}
     assert len(answers) == 1 and "'3': 1." in answers.pop()
     assert [process.returncode for process in running] == [0, 0, 0]
@@ -270,11 +176,6 @@ def test_added_words_count_so_many_times() -> None:
         )
     assert engine.search("physics", 5, "piano") == engine.search("physics piano", 5)
     assert engine.search("", 5, "piano") == engine.search("piano", 5)
-
-
-def test_lengths_as_lucene_keeps_them() -> None:
-    kept = {0: 0, 23: 23, 24: 24, 39: 39, 40: 40, 41: 40, 57: 56, 100: 96, 150: 144, 1000: 984}
-    assert {length: decoded(encoded(length)) for length in kept} == kept
 
 
 @pytest.mark.parametrize("folder", [None, Path("indexes")])
@@ -352,14 +253,6 @@ def test_a_query_of_no_word_finds_nothing(query: str) -> None:
     assert engine.scores(query, ["d2", "d1"]) == {"d2": 0.0, "d1": 0.0}
     with pytest.raises(KeyError):
         engine.scores(query, ["d9"])
-
-
-def test_a_query_of_ten_thousand_words() -> None:
-    query = " ".join(["physics", "piano"] * 2_500 + [f"word{number}" for number in range(5_000)])
-    engine, exact = index(FIVE), Exact(FIVE, STANDARD)
-    hits, expected = engine.search(query, 5), exact.search(query, 5)
-    assert [hit.doc_id for hit in hits] == [hit.doc_id for hit in expected]
-    assert [hit.score / FACTOR for hit in hits] == pytest.approx([hit.score for hit in expected], rel=1e-4)
 
 
 def test_analyzers() -> None:
@@ -466,16 +359,10 @@ def test_a_copy_is_as_good_and_a_damaged_one_is_made_anew(tmp_path: Path) -> Non
     assert found(stored(PATH, documents(300), "a" * 64, ENGLISH)) == found(made)
 
 
-@pytest.mark.parametrize("form", ["another form", "no manifest", "too deep"])
-def test_an_index_of_another_form_is_made_anew(form: str) -> None:
+def test_an_index_of_another_form_is_made_anew() -> None:
     stored(PATH, documents(30), "a" * 64, ENGLISH)
     manifest = json.loads((PATH / MANIFEST).read_bytes())
-    texts = {
-        "another form": json.dumps({**manifest, "schema": 1}),
-        "no manifest": "[]",
-        "too deep": "[" * 100_000,
-    }
-    (PATH / MANIFEST).write_text(texts[form])
+    (PATH / MANIFEST).write_text(json.dumps({**manifest, "schema": 1}))
     assert stored(PATH, documents(50), "a" * 64, ENGLISH).count() == 50
 
 
@@ -484,11 +371,6 @@ def test_an_index_of_something_else_is_refused_by_name() -> None:
     for source, analyzer, named in (
         ("b" * 64, ENGLISH, "source is aaaaaaaaaaaa, not bbbbbbbbbbbb"),
         ("a" * 64, STANDARD, "tokenizer is en_stem, not standard"),
-        (
-            "b" * 64,
-            STANDARD,
-            "source is aaaaaaaaaaaa, not bbbbbbbbbbbb, tokenizer is en_stem, not standard",
-        ),
     ):
         with pytest.raises(RunConflict, match=f"made/index is another one: {named}"):
             stored(PATH, documents(30), source, analyzer)
@@ -506,7 +388,7 @@ def test_an_index_of_something_else_may_be_replaced_when_the_new_one_is_whole() 
 
 BUILDING = """
 from tests.retrieval.test_bm25 import ENGLISH, PATH, documents, stored
-stored(PATH, documents(20_000), "a" * 64, ENGLISH, commit_every=500)
+stored(PATH, documents(6_000), "a" * 64, ENGLISH, commit_every=500)
 """
 
 
@@ -516,7 +398,7 @@ def killed_at_random(kills: int, seed: int) -> None:
     committed, root = [0], Path(__file__).resolve().parents[2]
     for _ in range(kills):
         building = subprocess.Popen([sys.executable, "-c", BUILDING], env={"PYTHONPATH": str(root)})
-        enough = committed[-1] + moments.uniform(-1_000, 4_500)
+        enough = committed[-1] + moments.uniform(-500, 2_500)
         while building.poll() is None and held(left) < enough:
             time.sleep(0.001)
         time.sleep(moments.uniform(0, 0.03))
@@ -525,8 +407,8 @@ def killed_at_random(kills: int, seed: int) -> None:
             break
         committed.append(held(left))
     assert committed == sorted(committed) and committed[-1] > 0, committed
-    resumed = stored(PATH, documents(20_000), "a" * 64, ENGLISH, commit_every=500)
-    whole = stored(Path("whole"), documents(20_000), "a" * 64, ENGLISH)
+    resumed = stored(PATH, documents(6_000), "a" * 64, ENGLISH, commit_every=500)
+    whole = stored(Path("whole"), documents(6_000), "a" * 64, ENGLISH)
     assert found(resumed) == found(whole)
 
 
@@ -541,10 +423,4 @@ def held(path: Path) -> int:
 
 @pytest.mark.whole
 def test_a_build_killed_at_random_moments_gives_the_same_answers() -> None:
-    killed_at_random(4, seed=1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_a_build_killed_ten_times_gives_the_same_answers(seed: int) -> None:
-    killed_at_random(10, seed)
+    killed_at_random(2, seed=1)
