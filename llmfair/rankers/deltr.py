@@ -151,27 +151,25 @@ class Features:
         encoder: Encoder | None = None,
     ) -> None:
         self._attribute = attribute
-        self._vectors = None if encoder is None else Vectors(encoder)
         self._indexes = {
             name: Bm25Index(folder, [Document(item.doc_id, getattr(item, part), "") for item in documents])
             for part, name in TEXT_COLUMNS.items()
             if any(getattr(document, part).strip() for document in documents)
         }
         self._means: dict[str, float] = {}
-        parts = [f"{attribute.name} protected"]
-        parts += [f"{name} {index.identity}" for name, index in self._indexes.items()]
-        parts.append("ln length")
+        columns = {"protected": f"{attribute.name} protected"}
+        columns |= {name: f"{name} {index.identity}" for name, index in self._indexes.items()}
+        columns["ln length"] = "ln length"
         for field, (name, transform) in NUMBER_COLUMNS.items():
             if numbered := sorted((d.doc_id, d.numbers[field]) for d in documents if field in d.numbers):
                 self._means[field] = float(np.mean([transform(value) for _, value in numbered]))
-                parts.append(f"{name} {hashlib.sha256(encode(numbered)).hexdigest()[:12]}")
+                columns[name] = f"{name} {hashlib.sha256(encode(numbered)).hexdigest()[:12]}"
         if encoder is not None:
-            parts.append(f"{COSINE} {encoder.identity}")
-        self.identity = ", ".join(parts)
-        numbers = (NUMBER_COLUMNS[field][0] for field in self._means)
-        self.names = ("protected", *self._indexes, "ln length", *numbers, *[COSINE] * (encoder is not None))
+            columns[COSINE] = f"{COSINE} {encoder.identity}"
+        self._vectors = encoder and Vectors(encoder)
+        self.names, self.identity = tuple(columns), ", ".join(columns.values())
         every = (*TEXT_COLUMNS.values(), *(name for name, _ in NUMBER_COLUMNS.values()))
-        self.missing = tuple(name for name in every if name not in self.names)
+        self.missing = tuple(name for name in every if name not in columns)
 
     def __call__(self, candidates: Candidates) -> Floats:
         """A row for each candidate, in their order: (candidates, columns). Raises UsageError (`Bm25Index`)."""
@@ -232,26 +230,24 @@ def deltr(options: RankerOptions) -> CrossFitted:
 
 
 class TrainingRows:
-    """Rows of judged queries: `features` (rows, columns) and `judgements` (rows,), query by query.
+    """Rows of judged queries, those of a query together: `features` (rows, columns) and `judgements` (rows,).
 
-    `query_ids` says of every row whose it is; those of one query need not stand together. `members` of the unprotected
-    and of the protected: 1 or 0 by row; `factors`, by gradient: 1 / (|G| ln 2) of the rows of the unprotected, less
-    the same of the protected, in `compat` times |G|; `of_both`: whether a query has both. Raises UsageError for a
-    feature or judgement that is not finite, and for fewer than two rows, whose order nothing can be learnt from.
+    `members` of the unprotected and of the protected: 1 or 0 by row; `factors`, by gradient: 1 / (|G| ln 2) of the rows
+    of the unprotected, less the same of the protected, in `compat` times |G|; `of_both`: whether a query has both.
+    Raises UsageError for a feature or judgement that is not finite, and for fewer than two rows, whose order nothing
+    can be learnt from.
     """
 
     def __init__(self, query_ids: ArrayLike, features: ArrayLike, judgements: ArrayLike) -> None:
-        names, first, query = np.unique(np.asarray(query_ids), return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))[query]
-        together = np.argsort(rank, kind="stable")
-        self.query_ids = names[np.argsort(first)]
-        """Each query once, in the order of its first row."""
-        self.query = rank[together]
-        self.sizes = np.bincount(self.query)
-        self._starts = np.cumsum(self.sizes) - self.sizes
-        self.features = np.asarray(features, dtype=float)[together]
-        self.judgements = np.asarray(judgements, dtype=float)[together]
-        if len(together) < 2:
+        _, first, sizes = np.unique(np.asarray(query_ids), return_index=True, return_counts=True)
+        order = np.argsort(first)
+        self._starts, self.sizes = first[order], sizes[order]
+        self.query = np.repeat(np.arange(len(order)), self.sizes)
+        self.features, self.judgements = (
+            np.asarray(features, dtype=float),
+            np.asarray(judgements, dtype=float),
+        )
+        if len(self.query) < 2:
             raise UsageError("DELTR has no two judged items to learn from.", "give more judged queries")
         if not (np.isfinite(self.features).all() and np.isfinite(self.judgements).all()):
             raise UsageError(
@@ -259,11 +255,11 @@ class TrainingRows:
             )
         protected = self.features[:, PROTECTED] > 0
         self.members = [members.astype(float) for members in (~protected, protected)]
-        sizes = [self.sums(members) for members in self.members]
-        self.of_both = sizes[0] * sizes[1] > 0
-        self._scales = [1 / (np.maximum(size, 1) * math.log(2)) for size in sizes]
+        counts = [self.sums(members) for members in self.members]
+        self.of_both = counts[0] * counts[1] > 0
+        self._scales = [1 / (np.maximum(count, 1) * math.log(2)) for count in counts]
         exact = [of * scale[self.query] for of, scale in zip(self.members, self._scales, strict=True)]
-        compat = [of * size[self.query] for of, size in zip(exact, sizes, strict=True)]
+        compat = [of * count[self.query] for of, count in zip(exact, counts, strict=True)]
         self.factors: dict[Gradient, Floats] = {"exact": exact[0] - exact[1], "compat": compat[0] - compat[1]}
 
     def sums(self, values: Floats) -> Floats:
@@ -483,8 +479,7 @@ class DlfLike:
             target = target_shares(judged, spread, "empirical", MEMBERSHIP)
             if not isinstance(target, Undefined):
                 best = first_stage.ordered(candidates)[0].at(range(min(pool, len(candidates.documents))))
-                members = spread.rows(best.doc_ids, MEMBERSHIP)
-                lessons.append(Lesson(self._features(best), members, target))
+                lessons.append(Lesson(*self._features(best), target))
         if not lessons:
             raise UsageError("dlf-like has no list with a target to learn from.", "judge documents of groups")
         self.weights = learnt(lessons, epochs, rate)
@@ -493,10 +488,11 @@ class DlfLike:
         """A score for each candidate, in their order."""
         scores = candidates.scores
         relevance = min_max(np.array(self._first_stage.scores(candidates) if scores is None else scores))
-        fairness = min_max(self._features(candidates) @ self.weights)
+        fairness = min_max(self._features(candidates)[0] @ self.weights)
         merged: list[float] = (self.alpha * relevance + (1 - self.alpha) * fairness).tolist()
         return merged
 
-    def _features(self, candidates: Candidates) -> Floats:
+    def _features(self, candidates: Candidates) -> tuple[Floats, Floats]:
+        """Features, (candidates, columns), and the memberships among them, (candidates, groups)."""
         members = self._spread.rows(candidates.doc_ids, MEMBERSHIP)
-        return np.column_stack([self._vectors(candidates), members])
+        return np.column_stack([self._vectors(candidates), members]), members

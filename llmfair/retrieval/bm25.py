@@ -21,6 +21,8 @@ from pathlib import Path
 from threading import Lock, Semaphore
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+
 from llmfair.errors import UsageError, line_of
 from llmfair.io import files
 from llmfair.io.files import LEFTOVER, TABLE, write_whole
@@ -134,8 +136,7 @@ def content(document: Document) -> str:
 
 SCHEMA = 3
 MANIFEST = "manifest.json"
-WRITER_BYTES = 64_000_000
-NO_ROOM = 1_000_000
+WRITER_BYTES, SMALL_WRITER_BYTES = 64_000_000, 15_000_000  # the smaller is tantivy's least
 COMMIT_EVERY = 250_000
 """Documents: what a killed build has to do again at most."""
 
@@ -155,23 +156,21 @@ def stored(
     something else is replaced when the new one is whole, if it may be (`replaces`). Raises RunConflict for one that may
     not, UsageError when none can be made.
     """
-    plan = _plan(source, analyzer)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.held(path.with_name(path.name + ".lock"), path, "wait for it", wait=True):
-            manifest = _manifest(path)
-            if (replaces and manifest != plan) or not _is_whole(path):
+            plan = _plan(source, analyzer)
+            other = replaces and _manifest(path) != plan
+            engine = None if other else _engine(path, source, analyzer, "another folder, or remove it")
+            if engine is None:
                 _build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
-            else:
-                facts = ((name, manifest.get(name), wanted) for name, wanted in plan.items())
-                refuse_other(path, facts, "another folder, or remove it")
-            return _engine(path, source, analyzer)
+                engine = _engine(path, source, analyzer, "")
+            if engine is None:
+                raise OSError("its files are damaged again")
+            return engine
     except (OSError, ValueError) as error:
-        why = line_of(error)
-        with suppress(OSError):  # of a full disk tantivy says only that one of its threads failed
-            why = "the disk is full" if shutil.disk_usage(path.parent).free < NO_ROOM else why
         raise UsageError(
-            f"the index {path} cannot be made: {why}.",
+            f"the index {path} cannot be made: {line_of(error)}.",
             "free its place, or name another cache folder with LLMFAIR_CACHE_DIR",
         ) from None
 
@@ -185,32 +184,33 @@ def opened(stored_index: MadeIndex, analyzer: Analyzer) -> TantivyEngine:
     path, command = stored_index.path, stored_index.command
     if not (path / MANIFEST).is_file():
         raise UsageError(f"the index {path} is gone.", f"{command}    makes it")
-    manifest, plan = _manifest(path), _plan(stored_index.source, analyzer)
-    facts = ((name, manifest.get(name), wanted) for name, wanted in plan.items())
-    refuse_other(path, facts, f"remove it, then {command}")
-    try:
-        if _is_whole(path):
-            return _engine(path, stored_index.source, analyzer)
-        why = "it is damaged"
-    except (OSError, ValueError) as error:
-        why = line_of(error)
-    raise UsageError(f"the index {path} cannot be read: {why}.", f"remove it, then {command}")
+    engine = _engine(path, stored_index.source, analyzer, f"remove it, then {command}")
+    if engine is None:
+        raise UsageError(f"the index {path} cannot be read: it is damaged.", f"remove it, then {command}")
+    return engine
 
 
-def _engine(path: Path, source: str, analyzer: Analyzer) -> TantivyEngine:
+def _engine(path: Path, source: str, analyzer: Analyzer, hint: str) -> TantivyEngine | None:
+    """The engine of an index that was made of this source, None of a damaged one. Raises RunConflict for another."""
     import tantivy
 
-    return TantivyEngine(tantivy.Index.open(str(path)), analyzer, identity(analyzer, source[:12]))
+    manifest, plan = _manifest(path), _plan(source, analyzer)
+    if manifest.get("schema") == SCHEMA:
+        refuse_other(path, ((name, manifest.get(name), wanted) for name, wanted in plan.items()), hint)
+    try:
+        files.check(path)
+        table = files.decode(files.content(path / TABLE))
+        if manifest != plan or _files(path) != {*table}:
+            return None
+        return TantivyEngine(tantivy.Index.open(str(path)), analyzer, identity(analyzer, source[:12]))
+    except (OSError, ValueError):
+        return None
 
 
 def _plan(source: str, analyzer: Analyzer) -> dict[str, Any]:
     """What an index is made of, as its manifest has it."""
-    return {
-        "schema": SCHEMA,
-        "source": source,
-        "tokenizer": analyzer.tokenizer,
-        "tantivy": version("tantivy"),
-    }
+    tokenizer = analyzer.tokenizer
+    return {"schema": SCHEMA, "source": source, "tokenizer": tokenizer, "tantivy": version("tantivy")}
 
 
 def filled(index: tantivy.Index, documents: Iterable[Document], commit_every: int, writer_bytes: int) -> None:
@@ -244,7 +244,7 @@ def _build(
         write_whole(unfinished / MANIFEST, [json.dumps(plan)])
         index = new_index(str(unfinished), analyzer)
     filled(index, documents, commit_every, WRITER_BYTES)
-    files.note(unfinished, [file.name for file in _files(unfinished)])
+    files.note(unfinished, _files(unfinished))
     if path.exists():  # moved, since it may not be emptied while a thread of tantivy still locks it
         path.rename(damaged)
     unfinished.rename(path)
@@ -253,32 +253,24 @@ def _build(
 
 def _manifest(path: Path) -> dict[str, Any]:
     """What the manifest says; nothing without one."""
-    with suppress(OSError, ValueError, RecursionError):
-        manifest = json.loads(files.content(path / MANIFEST, files.MOST_RECORDED))
-        if isinstance(manifest, dict):
-            return manifest
-    return {}
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether every file is as it was written, and none is beside."""
     try:
-        files.check(path)
-        table = files.decode(files.content(path / TABLE))
-        return _manifest(path).get("schema") == SCHEMA and {file.name for file in _files(path)} == {*table}
-    except (OSError, ValueError):
-        return False
+        return msgspec.json.decode(files.content(path / MANIFEST, files.MOST_RECORDED), type=dict[str, Any])
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
-def _files(path: Path) -> list[Path]:
-    """The index's files without tantivy's locks, which come and go; a lock that is no file is none."""
-    there = (file for file in path.iterdir() if file.name != TABLE and not LEFTOVER.fullmatch(file.name))
-    return sorted(file for file in there if file.suffix != ".lock" or not file.is_file())
+def _files(path: Path) -> set[str]:
+    """The names of the index's files without tantivy's locks, which come and go; a lock that is no file is none."""
+    return {
+        file.name
+        for file in path.iterdir()
+        if file.name != TABLE
+        and not LEFTOVER.fullmatch(file.name)
+        and (file.suffix != ".lock" or not file.is_file())
+    }
 
 
 # Documents at hand, and the engine of this machine
-
-SMALL_WRITER_BYTES = 15_000_000  # tantivy's least: enough for what is indexed in memory
 
 
 @register("engine", "tantivy")
@@ -329,9 +321,7 @@ class Bm25Index:
         self, folder: Path | None, documents: Iterable[Document], analyzer: Analyzer = ENGLISH
     ) -> None:
         self._documents = sorted(documents, key=lambda document: document.doc_id)
-        self._folder, self._analyzer = folder, analyzer
-        self._made: TantivyEngine | None = None
-        self._making = Lock()
+        self._folder, self._analyzer, self._making = folder, analyzer, Lock()
 
     @cached_property
     def key(self) -> str:
@@ -346,20 +336,22 @@ class Bm25Index:
         return identity(self._analyzer, self.key[:12])
 
     def search(self, text: str, k: int, added: str = "", weight: float = 1.0) -> list[Hit]:
-        return self._engine().search(text, k, added, weight)
+        with self._making:
+            engine = self._engine
+        return engine.search(text, k, added, weight)
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
-        return self._engine().scores(text, doc_ids)
+        with self._making:
+            engine = self._engine
+        return engine.scores(text, doc_ids)
 
     def count(self) -> int:
         return len(self._documents)
 
+    @cached_property
     def _engine(self) -> TantivyEngine:
-        with self._making:
-            if self._made is None and self._folder is not None:
-                self._made = stored(self._folder / self.key, self._documents, self.key, self._analyzer)
-            elif self._made is None:
-                index = new_index(None, self._analyzer)
-                filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
-                self._made = TantivyEngine(index, self._analyzer, self.identity)
-            return self._made
+        if self._folder is not None:
+            return stored(self._folder / self.key, self._documents, self.key, self._analyzer)
+        index = new_index(None, self._analyzer)
+        filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
+        return TantivyEngine(index, self._analyzer, self.identity)
