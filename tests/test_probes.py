@@ -46,14 +46,6 @@ def test_random_orders_are_the_documented_stream() -> None:
         assert shown.doc_ids == tuple(np.array(sorted(listed.doc_ids))[rng.permutation(6)])
 
 
-def test_more_orders_leave_the_first_ones_alone_and_the_file_order_does_not_matter() -> None:
-    listed = candidates("q", "fmfmfm")
-    backwards = Candidates(listed.query, listed.documents[::-1], listed.relevance)
-    few = initial_orders(listed, GENDER, "random", 2, seed=0)
-    many = initial_orders(backwards, GENDER, "random", 5, seed=0)
-    assert [order.doc_ids for order in few] == [order.doc_ids for order in many[:2]]
-
-
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 12), st.integers(0, 4))
 def test_mirrored_orders_swap_the_exposures_of_the_sides(
     seed: int, relevant: int, others: int, without: int
@@ -122,13 +114,6 @@ def test_every_beginning_of_a_schedule_uses_all_items_equally_often(a: int) -> N
         assert len(asked) == a * b
 
 
-def test_a_schedule_by_hand() -> None:
-    assert list(pair_schedule("PQ", "UVWX")) == [
-        ("P", "U"), ("Q", "V"), ("P", "W"), ("Q", "X"), ("P", "V"), ("Q", "W"), ("P", "X"), ("Q", "U"),
-    ]  # fmt: skip
-    assert list(pair_schedule("", "UV")) == list(pair_schedule("P", "")) == []
-
-
 def title(document: Document) -> str:
     return document.title
 
@@ -160,17 +145,6 @@ def test_pools_are_the_documented_stream() -> None:
     rng = np.random.default_rng([5, zlib.crc32(b"q7"), 33])
     expected = [[ids[side][i] for i in rng.permutation(3)] for side in "fm"]
     assert list(pair_pools(MIXED, GENDER, "irrelevant", seed=5)) == expected
-
-
-def test_ids_that_are_numbers_are_sorted_by_value() -> None:
-    def numbered(*ids: str) -> Candidates:
-        documents = tuple(Document(doc_id, doc_id, groups={"gender": ("female",)}) for doc_id in ids)
-        return Candidates(Query("q", "q"), documents, {})
-
-    by_value, by_text = numbered("9", "10", "100", "x"), numbered("a", "b", "c", "d")
-    order = [["a", "b", "c", "d"].index(doc_id) for doc_id in pair_pools(by_text, GENDER, "irrelevant", 0)[0]]
-    for listed in (by_value, numbered("x", "100", "9", "10")):
-        assert pair_pools(listed, GENDER, "irrelevant", 0)[0] == [["9", "10", "100", "x"][i] for i in order]
 
 
 def test_a_probe_is_a_pair_of_either_side() -> None:

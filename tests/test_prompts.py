@@ -124,11 +124,6 @@ def test_other_broken_files(tmp_path: Path) -> None:
     assert "Expected `array` of length >= 1" in refusal(tmp_path, 'id = "x"\nsource = "y"\nturns = []\n')
 
 
-def test_an_unknown_name_gets_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"no prompt 'listwize'\. Did you mean 'listwise'\?"):
-        load_prompt("listwize")
-
-
 @pytest.mark.parametrize("task", ["listwise", "pairwise"])
 def test_a_task_has_a_prompt_for_items_of_any_sort_and_the_papers(task: str) -> None:
     assert wordings(task) == {"general": f"{task}-general", "wikiproject": task}
@@ -136,21 +131,6 @@ def test_a_task_has_a_prompt_for_items_of_any_sort_and_the_papers(task: str) -> 
         assert load_prompt(wording, task) == load_prompt(name)
         assert wording_of(wording, task) == wording_of(name, task) == wording
     assert wording_of("mine.toml", task) == "mine.toml"
-
-
-@pytest.mark.parametrize("task", ["listwise", "pairwise"])
-def test_the_general_prompt_says_nothing_of_what_the_items_are(task: str) -> None:
-    general, paper = load_prompt("general", task), load_prompt("wikiproject", task)
-    said = " ".join(
-        text for blocks in general.variants.values() for block in blocks for _, text in block.turns
-    ).lower()
-    for word in ("wiki", "article", "passage", "document", "page", "edit"):
-        assert word not in said
-    assert general.variants.keys() == paper.variants.keys()
-    for variant, blocks in general.variants.items():
-        ours = [(block.each, [role for role, _ in block.turns]) for block in blocks]
-        theirs = [(block.each, [role for role, _ in block.turns]) for block in paper.variants[variant]]
-        assert ours == theirs
 
 
 def test_a_wording_without_its_task_is_several_prompts() -> None:
@@ -168,15 +148,6 @@ def test_a_value_that_is_not_given_is_named() -> None:
         prompt.render({"query": "x", "n": 0}, "sensitive")
     with pytest.raises(UsageError, match=r"no variant 'neutra'\. Did you mean 'neutral'\?"):
         prompt.render({}, "neutra")
-
-
-def test_a_task_says_what_it_offers_and_needs() -> None:
-    prompt = load_prompt("listwise")
-    prompt.expect({"query", "n", "k", "title"}, {"title"}, "neutral")
-    with pytest.raises(UsageError, match=r"variant 'sensitive': unknown placeholder 'word'"):
-        prompt.expect({"query", "n", "k", "title"}, (), "sensitive")
-    with pytest.raises(UsageError, match=r"variant 'neutral': placeholder 'word' is missing"):
-        prompt.expect({"query", "n", "k", "title", "word"}, {"word"}, "neutral")
 
 
 def test_passages_in_one_message_count_as_used(tmp_path: Path) -> None:
@@ -219,17 +190,6 @@ def test_lamp_1_puts_items_behind_the_authors_title() -> None:
     values = {"before": 'the paper with the title "A", ', "behind": "which reference is related?"}
     (message,) = load_prompt("rag/lamp-1").render(values, "split", LINES)
     assert message.content == 'the paper with the title "A", T1, and T2, which reference is related?'
-
-
-@pytest.mark.parametrize("name", ["rag/question", "rag/cited", "rag/label"])
-def test_prompts_of_own_data_number_their_items(name: str) -> None:
-    prompt = load_prompt(name)
-    assert "k" in prompt.of_passage and prompt.budget == "prompt"
-    passages = [{"k": k, "item": f"item {k}", "label": "red"} for k in (1, 2)]
-    shown = prompt.render({"question": "Why?"}, "items", passages)[0].content
-    (first, second) = (line for line in shown.splitlines() if line.startswith("["))
-    assert first.startswith("[1] ") and first.endswith("item 1") and second.startswith("[2] ")
-    assert "Why?" in shown and "item" not in prompt.render({"question": "Why?"}, "bare")[0].content
 
 
 @pytest.mark.parametrize("line", ['hypothesis = "It is red."', 'hypothesis = "{output} {query}"'])

@@ -36,7 +36,6 @@ from llmfair.rankers.deltr import (
     Training,
     TrainingRows,
     folds,
-    learnt,
     scale_of,
     start_weights,
 )
@@ -298,13 +297,6 @@ def test_the_gradient_of_the_divergence_equals_the_numeric_one() -> None:
             (loss(given, weights + one) - loss(given, weights - one)) / 2e-6 for one in 1e-6 * np.eye(4)
         ]
         assert given.slope(weights) == pytest.approx(numeric, abs=1e-6)
-
-
-def test_training_lowers_the_divergence_and_a_group_without_members_leaves_it_finite() -> None:
-    given = lesson()
-    assert loss(given, learnt([given], epochs=500, rate=0.01)) < 0.5 * loss(given, np.zeros(4))
-    empty = Lesson(given.features, np.eye(3)[np.zeros(15, dtype=int)], np.array([0.0, 1.0, 0.0]))
-    assert np.isfinite(learnt([empty], epochs=5)).all()
 
 
 def test_who_is_shown_too_little_rises_and_alpha_says_how_far() -> None:

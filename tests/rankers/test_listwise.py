@@ -122,16 +122,6 @@ def test_the_chat_of_a_window_of_three_titles() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("variant", "side"), [("female", "protected"), ("male", "unprotected")])
-def test_a_sensitive_chat_minus_its_word_is_the_neutral_one(variant: str, side: str) -> None:
-    _, (neutral,) = ask(RANKER, probe_of(THREE), identity)
-    _, (sensitive,) = ask(RANKER, probe_of(THREE, variant), identity)
-    assert sensitive.about["names"] == side
-    text = "\n".join(message.content for message in sensitive.messages)
-    assert text.replace(f"{variant} ", "", 1) == "\n".join(message.content for message in neutral.messages)
-    assert text != text.replace(f"{variant} ", "", 1)
-
-
 @pytest.mark.parametrize("n", [2, 5, 20])
 def test_messages_alternate_and_a_server_reads_the_passages(n: int) -> None:
     _, (chat,) = ask(by_windows(window=20), numbered(n), identity)
@@ -142,13 +132,6 @@ def test_messages_alternate_and_a_server_reads_the_passages(n: int) -> None:
     body = {"messages": [{"role": m.role, "content": m.content} for m in chat.messages]}
     read_prompt = mockllm("prompts").read_prompt
     assert read_prompt(body).passages == tuple(str(i) for i in range(n))
-
-
-def test_text_input_and_words() -> None:
-    ranker = replace(RANKER, input="text", words=3)
-    _, (chat,) = ask(ranker, probe_of([document("A"), document("B <s>")]), identity)
-    assert chat.messages[3].content == "[1] A: Text of"
-    assert chat.messages[5].content == "[2] B (s): Text"
 
 
 HOSTILE = [
@@ -320,15 +303,6 @@ def test_a_repaired_window_names_what_was_left_out() -> None:
     assert (window.pass_number, window.start, window.end) == (1, 0, 4)
     assert window.shown == ("0", "1", "2", "3")
     assert window.omitted == ("1", "3")
-    assert not window.identity
-
-
-def test_an_unparseable_window_stays_and_is_no_identity() -> None:
-    ranked, _ = ask(RANKER, numbered(4), ignored)
-    (window,) = ranked.windows
-    assert ranked.ranking.doc_ids == ("0", "1", "2", "3")
-    assert (window.answer_class, window.repaired, window.unparseable) == (AnswerClass.NO_IDS, False, True)
-    assert window.omitted == ()
     assert not window.identity
 
 

@@ -16,7 +16,7 @@ from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Candidates, Document, Query
 from llmfair.rankers.base import RankerOptions
-from llmfair.rankers.neural import KINDS, CrossEncoder, Encoder, MonoT5
+from llmfair.rankers.neural import KINDS, CrossEncoder, Encoder
 from llmfair.rankers.reranking import cosines, mmr
 from tests import models
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
@@ -135,16 +135,6 @@ def test_the_best_passage_of_a_long_page(name: str, folders: dict[str, Path]) ->
     short = lists("a few words")
     assert best.scores(short) == first.scores(short)
     assert best.identity != first.identity
-
-
-def test_every_window_but_the_last_is_full_and_half_new() -> None:
-    cut = MonoT5._windows
-    for length in (0, 1, 9, 10, 11, 15, 16, 40, 101):
-        found = list(cut(None, list(range(length)), 10))  # type: ignore[arg-type]
-        assert sorted({token for window in found for token in window}) == list(range(length))
-        assert [window[0] for window in found if window] == [5 * n for n in range(len(found)) if length]
-        assert all(len(window) == 10 for window in found[:-1]) and len(found[-1]) <= 10
-        assert len(found) == 1 or len(found[-1]) > 5, "no window that another one holds whole"
 
 
 def test_sensitive_variants_name_the_side_in_the_query(folders: dict[str, Path]) -> None:

@@ -17,12 +17,9 @@ from llmfair.nouns import (
     Completion,
     Document,
     Finish,
-    Labels,
-    Message,
     PairAnswer,
     PairOutcome,
     PairVerdict,
-    Permutation,
     Probe,
     Query,
     Side,
@@ -63,29 +60,6 @@ def prefers(side: str) -> Answer:
 
 
 # The chats
-
-START = (
-    "You are the search system for the WikiProject coordinators as users; their goal is to search for relevant "
-    "articles and produce a ranked list of articles needing work that editors can then consult when looking for "
-    "work to do. Rank the two passages based on their relevance to query: computing:\n"
-)
-ORDER_END = "\n\nReply with the two numbers in brackets, the more relevant passage first, joined by >, and nothing else."
-LETTER_END = "\n\nReply with the letter of the more relevant passage, A or B, and nothing else."
-
-
-@pytest.mark.parametrize(
-    ("ranker", "labels", "end", "expects"),
-    [
-        (RANKER, ("[1]", "[2]"), ORDER_END, Permutation(2)),
-        (LETTER, ("Passage A:", "Passage B:"), LETTER_END, Labels(("A", "B"))),
-    ],
-    ids=["order", "letter"],
-)
-def test_the_chats(ranker: PairwiseRanker, labels: tuple[str, str], end: str, expects: Any) -> None:
-    names = ("Ada Lovelace", "Charles Babbage")
-    for chat, (first, second) in zip(ranker.chats(probe_of()), (names, names[::-1]), strict=True):
-        shown = f"{START}{labels[0]} {first}\n{labels[1]} {second}{end}"
-        assert (chat.messages, chat.expects) == ((Message("user", shown),), expects)
 
 
 def test_a_chat_says_what_it_is_about() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -136,31 +135,6 @@ STATED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("yes", True),
-        ("No.", False),
-        ("**Yes**", True),
-        ("YES, the item says so.", True),
-        ("no\nIt speaks of something else.", False),
-        ("Answer: no", False),
-        ("The answer is yes", True),
-        ("<think>no, or yes?</think>yes", True),
-        ("Yes and no", None),
-        ("No doubt: yes", None),
-        ("Nothing", None),
-        ("", None),
-        ("It does.", None),
-        ('{"supported": true}', True),
-        ("Yes, but no", None),
-        ("Yes\n\nNo, actually", None),
-    ],
-)
-def test_an_answer_is_yes_or_no_or_neither(text: str, says: bool | None) -> None:
-    assert read_support(Completion(text, Finish.STOP)) is says
-
-
 @pytest.mark.parametrize("finish", [Finish.LENGTH, Finish.REFUSED, Finish.EMPTY, Finish.FILTERED])
 def test_an_answer_that_ended_badly_says_nothing(finish: Finish) -> None:
     assert read_support(Completion("yes", finish)) is None
@@ -259,13 +233,6 @@ def test_without_a_form_a_plain_list_is_well_formed() -> None:
 def test_deep_json_is_read_or_is_no_json(depth: int) -> None:
     read = read_keywords(Completion("[" * depth + '"women"' + "]" * depth, Finish.STOP), QUERY)
     assert read.words == ("women",)
-
-
-@pytest.mark.parametrize("mark", ["{", "[", '"', "```\n", "- ", "keywords: ", "“", "a:", "\n", "'", "*"])
-def test_reading_is_linear_in_what_a_model_writes(mark: str) -> None:
-    began = time.perf_counter()
-    read_keywords(Completion(mark * 100_000, Finish.STOP), QUERY)
-    assert time.perf_counter() - began < 2
 
 
 # Questions and items cut to a context

@@ -44,7 +44,6 @@ from llmfair.rankers.reranking import (
     tf_idf,
 )
 from llmfair.rankers.strategies import Ranked
-from tests.cli.command import llmfair
 from tests.shared import vectors
 
 
@@ -68,11 +67,6 @@ def test_the_orders_of_the_reference() -> None:
                 asked["query_embedding"], asked["doc_embeddings"], asked["lambda"], asked["k"]
             )
         assert found == case["expected"]["order"], case["id"]
-
-
-def test_what_has_nothing_to_choose() -> None:
-    assert mmr([], np.zeros((0, 0))) == []
-    assert mmr([0.4], [[1.0]], k=9) == [0] and mmr([0.1, 0.2], np.eye(2), k=0) == []
 
 
 def test_cosines_of_tf_idf_by_hand() -> None:
@@ -119,11 +113,6 @@ def test_without_scores_relevance_is_that_of_bm25() -> None:
     assert ranker().identity == f"mmr lambda=0.5 pool=100 similarity=tf-idf over {first.identity}"
 
 
-def test_what_is_no_similarity_is_said() -> None:
-    with pytest.raises(UsageError, match="mmr: similarity cannot be 'sbrt'"):
-        ranker("similarity=sbrt")
-
-
 # Greedy re-ranking towards a target
 
 
@@ -162,13 +151,6 @@ def test_each_step_is_the_best_of_its_formula() -> None:
     assert sorted(page) == list(range(12))
 
 
-def test_relevance_alone_keeps_the_order_and_the_target_alone_alternates() -> None:
-    listed = candidates("m0", "f3")
-    assert greedy_ranker("lambda=1").ordered(listed)[0].doc_ids == listed.doc_ids
-    found = greedy_ranker("lambda=0").ordered(listed)[0].doc_ids
-    assert found[:4] == ("m0", "f3", "m1", "f4") and found[-1] == "?5"
-
-
 def test_the_target_may_be_one_that_needs_no_judgement() -> None:
     listed = candidates()
     found = greedy_ranker("lambda=0,target=uniform").ordered(listed)[0].doc_ids
@@ -177,11 +159,6 @@ def test_the_target_may_be_one_that_needs_no_judgement() -> None:
     empirical = greedy_ranker("lambda=0")
     assert empirical.ordered(listed)[0].doc_ids == listed.doc_ids
     assert empirical.remark(listed) == NO_TARGET and greedy_ranker("target=uniform").remark(listed) == ""
-
-
-def test_documents_of_which_nothing_is_known_count_as_far_from_any_target() -> None:
-    unlisted = Candidates(Query("q", ""), (Document("u", ""), *BY_GROUP[:4]), {"m0": 1, "f3": 1}, (9.0,) * 5)
-    assert greedy_ranker().ordered(unlisted)[0].doc_ids[:2] == ("m0", "f3")
 
 
 # FA*IR: tables and chances of failing exactly, re-rankings that keep every prefix, ties and lists that run out
@@ -233,12 +210,6 @@ def test_goldens_at_the_parameters_of_the_paper(
     found = fair_table(k, 0.3, 0.15)
     assert found.fail == pytest.approx(adjusted, abs=1e-6)
     assert (found.minimum[19], found.minimum[-1]) == (twentieth, last)
-
-
-def test_goldens_of_short_tables() -> None:
-    assert fair_table(20, 0.3, 0.15).minimum == (0,) * 6 + (1,) * 5 + (2,) * 5 + (3,) * 4
-    assert fair_table(10, 0.5, 0.1, "none").minimum == (0, 0, 0, 1, 1, 1, 2, 2, 3, 3)
-    assert fair_table(10, 0.0, 0.1).minimum == (0,) * 10 and fair_table(3, 1.0, 0.1).minimum == (1, 2, 3)
 
 
 @given(
@@ -383,12 +354,6 @@ def test_it_asks_nothing_and_ties_keep_their_order() -> None:
     assert ranking("Film", DOCUMENTS_BY_WORDS[::-1]).doc_ids == ("b", "f", "a", "d", "c", "e")
 
 
-def test_what_a_first_stage_gave_stays_with_its_document() -> None:
-    given = Candidates(Query("q", "Film"), DOCUMENTS_BY_WORDS, {}, scores=(6.0, 5.0, 4.0, 3.0, 2.0, 1.0))
-    found, _ = ranker_by_words().ordered(given)
-    assert found.doc_ids == ("b", "a", "f", "e", "c", "d") and found.scores == (4.0, 2.0, 1.0, 6.0, 5.0, 3.0)
-
-
 @pytest.mark.parametrize("text", ["Mathematics", "", "?", "[3] > [1]"])
 def test_a_query_that_matches_nothing_keeps_the_order(text: str) -> None:
     found = ranking(text)
@@ -399,13 +364,6 @@ def test_a_part_of_the_collection_is_ranked_with_the_statistics_of_all() -> None
     whole, part = ranking("film"), ranking("film", DOCUMENTS_BY_WORDS[3:5])
     assert part.doc_ids == ("a", "d")
     assert whole.scores is not None and part.scores is not None and part.scores[0] == whole.scores[1]
-
-
-def test_it_says_what_it_is_and_needs() -> None:
-    bm25 = ranker_by_words()
-    assert bm25.identity.startswith("bm25 k1=1.2 b=0.75 tokenizer=en_stem tantivy=")
-    assert bm25.plan(40).calls == 0 and bm25.one_pass(40) == [(0, 40)]
-    assert not Path("kept").exists()  # nothing is made before something is ranked
 
 
 def test_with_each_list_for_itself_words_are_counted_among_its_candidates_and_nothing_is_kept() -> None:
@@ -449,24 +407,9 @@ def test_scores_by_hand() -> None:
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_case_and_punctuation_are_part_of_a_word_and_titles_are_read() -> None:
-    assert scores("Film", "film", "Film.", "x", "y", "z") == [0.0] * 5
-    ranker_by_words = registry.lookup("ranker", "bm25-okapi")(RankerOptions((), Path()))
-    documents = (Document("a", "Film", "x"), Document("b", "", "y"), Document("c", "", "z"))
-    found = ranker_by_words.scores(Candidates(Query("q", "Film"), documents, {}))
-    assert found[0] > 0 == found[1] == found[2]
-
-
 @given(st.lists(st.text("ab ", max_size=8), min_size=1, max_size=5), st.text("abc ", max_size=5))
 def test_any_list_has_finite_scores_zero_without_a_common_word(texts: list[str], query: str) -> None:
     found = scores(query, *texts)
     assert all(map(math.isfinite, found))
     words = set(query.split())
     assert all(value == 0 for value, text in zip(found, texts, strict=True) if not words & set(text.split()))
-
-
-def test_it_is_a_ranker_of_lists_too_and_has_no_checkpoints() -> None:
-    found = llmfair("listwise", "-m", "bm25-okapi", "-n", "2", "--orders", "1", "--json")
-    assert found.code == 0 and found.json["model"] == "bm25-okapi"
-    with pytest.raises(UsageError, match="no checkpoints"):
-        registry.lookup("ranker", "bm25-okapi")(RankerOptions((), Path(), checkpoint="x"))

@@ -309,33 +309,6 @@ def test_answers_are_read_as_asked() -> None:
     refuses("reads no log-probabilities", "listwise", "--answers", "margin", "-n", "1")
 
 
-HEADER = "| model | nDCG@20 [95 %] | odds of answers [95 %] | verdict | calls | tokens | seconds |"
-
-
-@pytest.mark.whole
-def test_strategies_stand_side_by_side_under_one_prompt() -> None:
-    """Each run's verdict may speak of another prompt: then it names it."""
-    model = ("-m", "fake:biased,listwise=-0.5,prompt=1.5,malformed=0")
-    for name in ("windows", "pointwise"):
-        asked = (*ONCE, "--conditions", "neutral,male", "--strategy", name, "-o", name, "--no-report")
-        ran("listwise", *model, *asked)
-    table = next(
-        part
-        for part in ran("report", "windows", "pointwise", "--format", "md").out.split("\n\n")
-        if HEADER in part
-    )
-    for name, row in zip(("windows", "pointwise"), table.splitlines()[2:], strict=True):
-        results = kept("results", name)
-        (odds,) = [
-            one["value"]
-            for one in results["rows"]
-            if (one["measure"], one["condition"]) == ("PreferenceOdds", "neutral")
-        ]
-        assert f"| {odds:.3f} [" in row
-        assert (results["verdict"]["condition"] == "male") == ("(male) |" in row)
-    assert "(male) |" in table
-
-
 @pytest.mark.whole
 def test_a_server_that_only_ranks_has_no_first() -> None:
     """One without log-probabilities of letters."""
@@ -691,17 +664,6 @@ def test_all_windows_are_asked_at_once_and_only_bad_answers_again() -> None:
     ]  # fmt: skip
 
 
-def test_it_takes_a_call_a_window_and_the_time_of_one() -> None:
-    settings = ListwiseSettings.make(
-        design="partition", dataset=str(write_folder(Path("lists"), balanced(3, 25, 25)))
-    )
-    design = make_design(settings)
-    assert (design.calls, design.longest) == (3 * 3 * 3, 1)  # queries × windows of at most 20 × prompts
-    assert [condition.name for condition in design.prompts] == ["neutral", "male", "female"]
-    other = make_design(ListwiseSettings.make(dataset="lists"))
-    assert design.identity() != other.identity() and "design" not in other.identity()
-
-
 @pytest.mark.whole
 def test_a_run_gives_odds_and_says_what_it_has_not() -> None:
     found = llmfair("listwise", "--design", "partition", "-m", "fake:biased,malformed=0", "-o", "run")
@@ -738,14 +700,6 @@ def test_a_partition_of_no_use_is_held_against_chance() -> None:
 )
 def test_what_only_rankings_have_is_refused(flags: tuple[str, ...]) -> None:
     refuses("--design partition makes no ranking", "listwise", "--design", "partition", *flags)
-
-
-def test_what_a_partition_has_no_use_for_neither_names_it_nor_is_measured() -> None:
-    folder = str(write_folder(Path("lists"), balanced(2, 6, 6)))
-    usual = make_design(ListwiseSettings.make(design="partition", dataset=folder))
-    other = make_design(ListwiseSettings.make(design="partition", dataset=folder, step=3, passes=2))
-    assert usual.identity() == other.identity()
-    refuses("so it has no ExpRatio", "listwise", "--design", "partition", "--require", "ExpRatio=0.9..1.1")
 
 
 class SameAnswer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -71,14 +70,6 @@ def test_an_index_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert files(Path("indexes")) == before
 
 
-def test_other_content_gets_an_index_of_its_own() -> None:
-    scored("physics", PHYSICS)
-    changed = [*PHYSICS[:3], Document("d4", "Béla Bartók", "Not physics")]
-    assert scored("physics", changed)["d4"] > 0
-    assert len([path for path in Path("indexes").iterdir() if path.is_dir()]) == 2
-    assert Bm25Index(Path("x"), changed).identity != Bm25Index(Path("x"), PHYSICS).identity
-
-
 def replace(path: Path, content: bytes) -> None:
     """Damage as the next start finds it: cutting the file itself would pull mapped pages from under a reader."""
     beside = path.with_name("beside")
@@ -101,15 +92,6 @@ def test_a_damaged_index_is_made_anew(damage: str) -> None:
             (index / "manifest.json").write_text("{")
     assert scored("physics", PHYSICS) == expected
     assert Bm25Index(Path("indexes"), PHYSICS).scores("physics", ["d1"])["d1"] == expected["d1"]
-
-
-def test_a_damaged_index_that_cannot_be_removed_is_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread of tantivy may still make a file in it while it is emptied."""
-    expected = scored("physics", PHYSICS)
-    (index,) = (path for path in Path("indexes").iterdir() if path.is_dir())
-    next(index.glob("*.idx")).unlink()
-    monkeypatch.setattr(shutil, "rmtree", lambda path, ignore_errors: None)
-    assert scored("physics", PHYSICS) == expected
 
 
 PROGRAM = """

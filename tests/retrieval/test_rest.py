@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
@@ -459,10 +459,6 @@ def test_whatever_is_odd_in_an_answer_it_is_read_or_refused_in_a_sentence(server
     assert refused > 20
 
 
-def nested(depth: int) -> Any:
-    return b'{"a":' * depth + b"1" + b"}" * depth
-
-
 @pytest.mark.parametrize(
     ("at", "path", "new", "says"),
     [
@@ -477,17 +473,6 @@ def test_the_field_is_named(server: Stub, at: str, path: tuple[Any, ...], new: A
     turned(server, at, with_odd(ANSWERS[at], where, new))
     with pytest.raises(UsageError, match=rf"^an answer of 127\.0\.0\.1:{server.port} is odd: .*{says}"):
         searched(server)
-
-
-@pytest.mark.parametrize("at", [*ANSWERS])
-@pytest.mark.parametrize("body", [nested(200_000), b"[" * 200_000, nested(900)])
-def test_deep_answers_are_refused(server: Stub, at: str, body: bytes) -> None:
-    server.faults = [Fault(at, body=body, times=9)]
-    with suppress(UsageError):
-        searched(server)
-    if at == "/_search" and body[:1] == b"{":
-        with pytest.raises(UsageError, match=r"127\.0\.0\.1"):
-            searched(server)
 
 
 def test_a_document_that_is_not_there_is_named(server: Stub) -> None:
@@ -521,22 +506,6 @@ def test_an_engine_is_never_called_by_the_key(
 
 
 # Limits
-
-
-def test_a_wait_that_does_not_fit_ends_at_once_and_one_that_does_is_told(server: Stub) -> None:
-    told: list[tuple[str, float]] = []
-    patience = Patience(1.0, max_wait=3.0, waits=lambda *wait: told.append(wait))
-    server.faults = [Fault("/_search", 429, headers={"Retry-After": "1000"}, times=9)]
-    began = time.monotonic()
-    with pytest.raises(
-        Unavailable, match=r"127\.0\.0\.1:\d+ limits the rate \(429\); .* wait 1,000 s"
-    ) as found:
-        searched(server, patience)
-    assert time.monotonic() - began < 2 and told == [] and "--max-wait" in found.value.hint
-    server.faults = [Fault("/_search", 503, headers={"Retry-After": "0.2"})]
-    assert len(searched(server, patience)) == 2
-    ((cause, seconds),) = told
-    assert "answers 503" in cause and seconds == pytest.approx(0.2)
 
 
 @pytest.mark.whole
