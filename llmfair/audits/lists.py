@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from llmfair import registry
 from llmfair.datasets.base import (
     Dataset,
-    DocumentSource,
     attribute_of,
     cache_folder,
     empty_groups,
@@ -143,9 +142,7 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
     return queries[: settings.limit]
 
 
-def training_lists(
-    dataset: Dataset | DocumentSource | Collection, query_text: str = "title", engine: Engine | None = None
-) -> list[Candidates]:
+def training_lists(dataset: Any, query_text: str = "title", engine: Engine | None = None) -> list[Candidates]:
     """The lists with judgements that a ranker can learn from: all of the data's own, whatever queries are asked.
 
     Of data without lists, or with lists of some queries only, they are what `engine` finds first for each topic (BM25

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 
 from llmfair import registry
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.files import DataOptions, Folder
-from llmfair.datasets.pools import Pools
+from llmfair.datasets.files import DataOptions, read_folder
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
@@ -31,7 +30,7 @@ def cache_folder() -> Path:
 
 
 class Dataset(Protocol):
-    """A source of ranking questions; loading is lazy, so naming a dataset costs nothing."""
+    """A source of ranking questions."""
 
     @property
     def name(self) -> str: ...
@@ -82,44 +81,8 @@ class GroupedDocuments(Protocol):
         """The side of every document whose title and side are known; at least of those relevant to a query."""
 
 
-class DocumentSource(GroupedDocuments, Protocol):
-    """Documents, queries and judgements from which candidate lists are drawn (`datasets/buckets.py`).
-
-    Documents may number millions, so they are loaded by id, after the draw.
-    """
-
-    @property
-    def prompt(self) -> str:
-        """As of a Dataset."""
-
-    @property
-    def has_lists(self) -> bool:
-        """Whether the source is a Dataset too, since it says itself what is to be ranked."""
-
-    @property
-    def topics(self) -> Sequence[Query]:
-        """All queries, whether a list can be drawn for them or not."""
-
-    def relevant(self, query_id: str) -> Sequence[str]:
-        """The doc_ids judged relevant (1 or more) to a query; of any side, title known or not."""
-
-    def pools(self, attribute: Attribute) -> Pools:
-        """What lists are drawn from: documents that are relevant to some topic, and whose title and side are known."""
-
-    def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
-        """The relevance of some of a query's relevant documents."""
-
-    def relevant_groups(self, query_id: str) -> Sequence[tuple[Mapping[str, tuple[str, ...]], int]]:
-        """The groups of a query's relevant documents, each combination with how many have it."""
-
-    def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
-        """The documents themselves, with title, groups, and text where there is any."""
-
-    def describe(self) -> dict[str, Any]: ...
-
-
 def load_dataset(name: str, options: DataOptions | None = None) -> Any:
-    """A Dataset or Source by id, or the user's own folder or table, which is both.
+    """A Dataset, or a source to draw one from (`buckets.draw`), by id; a user's own folder or table is both.
 
     Raises UsageError with the nearest ids, and for what is given and says nothing of such data.
     """
@@ -137,15 +100,15 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Any:
         if value and not fits:
             raise UsageError(f"--{flag} is said of {of}, and {name} is none.", "leave it out")
     if collection:
-        from llmfair.datasets.irds import IrCollection
+        from llmfair.datasets.irds import ir_collection
 
-        return IrCollection(name, options, cache_folder() / "indexes")
+        return ir_collection(name, options, cache_folder() / "indexes")
     if table:
         return hub_table(name, options) if name.startswith("hf:") else table_of(Path(name), options)
     if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
     if Path(name).is_dir():
-        return Folder(Path(name), allow_missing=options.allow_missing)
+        return read_folder(Path(name), allow_missing=options.allow_missing)
     if form is not None:
         raise UsageError(f"{name}: there is no such file.", "a table of your own, by its path from here")
     raise UsageError(

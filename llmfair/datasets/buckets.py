@@ -11,15 +11,18 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.datasets.base import DocumentSource
 from llmfair.datasets.pools import Places
 from llmfair.errors import UsageError
 from llmfair.nouns import Attribute, Candidates, Document, Query
+
+if TYPE_CHECKING:
+    from llmfair.datasets.files import OwnData
+    from llmfair.datasets.trec_fair import TrecFair
 
 RELEVANT_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
 Buckets = tuple[list[int], list[int], list[int], list[int]]
@@ -109,7 +112,7 @@ class ListDraw:
         return {**self.source, "left_out": dict(self.left_out), "shrunk": dict(self.shrunk)}
 
 
-def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int) -> ListDraw:
+def draw(source: OwnData | TrecFair, attribute: Attribute, plan: DrawPlan, seed: int) -> ListDraw:
     """Draws a list for every topic whose buckets can be filled. Raises UsageError when none can."""
     pools = source.pools(attribute)
     picked: dict[str, list[list[str]]] = {}
@@ -143,9 +146,9 @@ def draw(source: DocumentSource, attribute: Attribute, plan: DrawPlan, seed: int
     relevant: dict[str, dict[str, int]] = {}
     names: dict[str, str] = {}
     alike: dict[int, str] = {}  # documents of equal groups share them: many documents, but few kinds
-    for query_id, buckets in picked.items():
-        doc_ids = [*chain.from_iterable(buckets)]
-        grades = source.grades(query_id, [*buckets[0], *buckets[1]])
+    for query_id, drawn in picked.items():
+        doc_ids = [*chain.from_iterable(drawn)]
+        grades = source.grades(query_id, [*drawn[0], *drawn[1]])
         qrels[query_id] = {doc_id: grades.get(doc_id, 0) for doc_id in doc_ids}
         items = tuple(documents[doc_id] for doc_id in doc_ids)
         lists[query_id] = Candidates(topics[query_id], items, qrels[query_id])

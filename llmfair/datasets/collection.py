@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from llmfair.datasets.base import Dataset, DocumentSource
 from llmfair.datasets.pools import sides_of
 from llmfair.errors import UsageError
 from llmfair.io.files import encode
@@ -24,13 +23,13 @@ class Collection:
     Raises UsageError for a source whose documents are not at hand, and for one without any text.
     """
 
-    def __init__(self, source: Dataset | DocumentSource) -> None:
+    def __init__(self, source: Any) -> None:
         if not hasattr(source, "documents"):
             raise UsageError(
                 f"{source.name} cannot be searched: it has the documents that were judged, and not their texts.",
                 "a folder with docs.jsonl, queries.tsv, qrels.txt and groups.tsv, or -d refine-sample",
             )
-        self.source: Any = source
+        self.source = source
         self.name, self.prompt = source.name, source.prompt
         self.documents: Mapping[str, Document] = source.documents
         self.too_many = isinstance(self.documents, ManyDocuments)

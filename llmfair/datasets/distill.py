@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -55,15 +54,6 @@ class Topic(Struct, omit_defaults=True):
     text: str
     relevant: list[int]
     keywords: list[str] = []
-
-
-@dataclass(frozen=True)
-class Sought:
-    """What is to be found of a corpus by searching: the relevant pages, or all; `fill` makes the index in `folder`."""
-
-    folder: Path
-    full: bool
-    fill: Fill
 
 
 # Step 1: topics and relevance
@@ -180,13 +170,16 @@ def keep_pages(
     name: str,
     text_of: TextOf | None = None,
     words: int = 0,
-    sought: Sought | None = None,
+    index: Path | None = None,
+    full: bool = False,
+    fill: Fill | None = None,
     titles: bool = False,
 ) -> dict[str, Any]:
     """Writes pages.db from a corpus: the wanted pages with titles, groups, numbers and first words.
 
     With `titles` from lines `page_id<TAB>title` instead, where an underscore is a space. Pages that the source lacks
-    have a blank title. What is `sought` is indexed in the same pass, beside a pages.db of all pages where all are.
+    have a blank title. `fill` indexes them in the same pass below the folder `index`; of a `full` index those of all
+    pages, beside a pages.db of them.
     Raises UsageError for a broken line.
     """
     counts = Counter[str]()
@@ -223,11 +216,11 @@ def keep_pages(
 
     with ExitStack() as writers:
         pages, every = writers.enter_context(written(folder / PAGES)), None
-        if sought and sought.full:
-            every = writers.enter_context(written(sought.folder / PAGES, metadata.combinations))
+        if index and full:
+            every = writers.enter_context(written(index / PAGES, metadata.combinations))
         added = documents(pages, every)
-        if sought is not None:
-            sought.fill(sought.folder, added)
+        if index and fill:
+            fill(index, added)
         for _ in added:  # an index that was whole looks at none
             pass
     return {
@@ -235,7 +228,7 @@ def keep_pages(
         "duplicate_lines": counts["duplicate_lines"],
         "pages": len(wanted),
         "pages_without_title": len(wanted) - counts["titled"],
-        **({} if sought is None else {"indexed": counts["indexed"]}),
+        **({"indexed": counts["indexed"]} if index else {}),
     }
 
 

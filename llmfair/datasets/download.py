@@ -30,6 +30,7 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; so much t
 LEAST = 10_000
 TIMEOUT = 60.0
 REDIRECTS, MOST_REDIRECTS = {301, 302, 303, 307, 308}, 10
+ELSEWHERE = "another copy can be named: --topics, --metadata, --corpus, or --data DIR of an audit of lamp/N"
 LONGEST = 2 * LONGEST_LINE  # all relevant pages of a topic stand in one line
 
 
@@ -53,8 +54,6 @@ class Origin:
     size: int | None = None
     md5: str | None = None
     temporary: bool = False
-    elsewhere: str = "another copy can be named with --topics, --metadata or --corpus"
-    """The way out where a server has it not."""
     seen: dict[str, Any] = field(default_factory=dict)
     """What was read in the end: `bytes` and `md5`. A `temporary` file is removed after that."""
 
@@ -97,7 +96,7 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
     with open(origin.part, "ab", opener=itself) as file:
         have = file.tell()
         progress.step(f"{origin.name}: download", origin.size, have)
-        for block in blocks(origin.url, have, origin.elsewhere):
+        for block in blocks(origin.url, have):
             file.write(block)
             file.flush()  # a killed process then loses no more than a block
             progress.advance(len(block))
@@ -105,7 +104,7 @@ def download(origin: Origin, progress: DownloadProgress) -> None:
     if origin.md5 and (digest := md5_of(origin.part)) != origin.md5:
         bad = origin.path.with_name(origin.path.name + ".bad")
         origin.part.replace(bad)
-        raise _differs(origin, digest, f"kept as {bad}; the same command downloads it anew")
+        raise LlmfairError(_differs(origin, digest), f"kept as {bad}; the same command downloads it anew")
     origin.part.replace(origin.path)
 
 
@@ -114,7 +113,7 @@ def md5_of(path: Path) -> str:
         return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
 
 
-def blocks(url: str, start: int, elsewhere: str) -> Iterator[bytes]:
+def blocks(url: str, start: int) -> Iterator[bytes]:
     """The bytes of a URL from `start` on; a broken connection continues where it broke.
 
     A server that ignores Range sends everything again, and what is known of it is skipped. Raises LlmfairError
@@ -124,19 +123,19 @@ def blocks(url: str, start: int, elsewhere: str) -> Iterator[bytes]:
     while True:
         before = position
         try:
-            with _reply(url, position, place, elsewhere) as reply:
+            with _reply(url, position, place) as reply:
                 if reply.status == 416:
                     return  # nothing lies beyond what is known: the file was complete already
                 if reply.status >= 500 or reply.status in (408, 429):
                     raise Transient(f"{reply.status}")
                 if not 200 <= reply.status < 300:
-                    raise LlmfairError(f"{place}: the server answers {reply.status}.", elsewhere)
+                    raise LlmfairError(f"{place}: the server answers {reply.status}.", ELSEWHERE)
                 skip = 0 if reply.status == 206 else position
                 if not skip and position:
                     part = reply.headers.get("Content-Range", "")
                     if not part.startswith(f"bytes {position}-"):
                         raise LlmfairError(
-                            f"{place}: the server sends another part than was asked for.", elsewhere
+                            f"{place}: the server sends another part than was asked for.", ELSEWHERE
                         )
                 size = reply.headers.get("Content-Length")
                 end = None if size is None else position - skip + int(size)
@@ -161,7 +160,7 @@ def blocks(url: str, start: int, elsewhere: str) -> Iterator[bytes]:
 
 
 @contextmanager
-def _reply(url: str, start: int, place: str, elsewhere: str) -> Iterator[Stream]:
+def _reply(url: str, start: int, place: str) -> Iterator[Stream]:
     """The reply from byte `start` on, wherever it is redirected to; a login goes to the host of the address alone.
 
     Raises Transient without one, LlmfairError for an address that is none, also of a redirect.
@@ -178,7 +177,7 @@ def _reply(url: str, start: int, place: str, elsewhere: str) -> Iterator[Stream]
         who, _, host = parts.netloc.rpartition("@")
         address, who = parts._replace(netloc=host).geturl(), unquote(who)
         if not is_http_address(address):
-            raise LlmfairError(f"{place}: leads to what is no address.", elsewhere)
+            raise LlmfairError(f"{place}: leads to what is no address.", ELSEWHERE)
         login = {"authorization": f"Basic {b64encode(who.encode()).decode()}"} if who and not hop else {}
         client = Client("the server", address, {**headers, **login}, TIMEOUT, 0)
         try:
@@ -189,7 +188,7 @@ def _reply(url: str, start: int, place: str, elsewhere: str) -> Iterator[Stream]
                 url = reply.headers["location"]
         finally:
             wait(client.close())
-    raise LlmfairError(f"{place}: the server redirects without end.", elsewhere)
+    raise LlmfairError(f"{place}: the server redirects without end.", ELSEWHERE)
 
 
 class _Measured(io.RawIOBase):
@@ -227,7 +226,7 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
     progress.step(f"{origin.name}: read", origin.bytes)
     with opened(origin.path) if here else io.BytesIO() as file:
         blocks_here = iter(partial(file.read, BLOCK), b"")
-        measured = _Measured(blocks_here if here else blocks(origin.url or "", 0, origin.elsewhere), progress)
+        measured = _Measured(blocks_here if here else blocks(origin.url or "", 0), progress)
         raw = io.BufferedReader(measured, BLOCK)
         packed = raw.peek(2)[:2] == GZIP
         unpacked = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)), 1 << 20) if packed else raw
@@ -246,12 +245,13 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
             pass  # an md5 speaks of every byte
     digest = measured.md5.hexdigest()
     if origin.md5 and digest != origin.md5:
-        raise _differs(origin, digest, f"remove {origin.path} and repeat" if here else "repeat the command")
+        remove = f"remove {origin.path} and " if here else ""
+        raise LlmfairError(_differs(origin, digest), f"{remove}repeat the command")
     origin.seen = {"bytes": measured.count, "md5": digest}
 
 
-def _differs(origin: Origin, digest: str, hint: str) -> LlmfairError:
-    return LlmfairError(f"{origin.name}: its md5 is {digest}, expected {origin.md5}.", hint)
+def _differs(origin: Origin, digest: str) -> str:
+    return f"{origin.name}: its md5 is {digest}, expected {origin.md5}."
 
 
 @contextmanager

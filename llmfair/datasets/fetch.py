@@ -25,7 +25,7 @@ import numpy as np
 import llmfair
 from llmfair.datasets import distill
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.distill import GROUPS, PAGES, TOPICS, Sought
+from llmfair.datasets.distill import GROUPS, PAGES, TOPICS
 from llmfair.datasets.download import (
     DownloadProgress,
     Origin,
@@ -324,19 +324,26 @@ def _keep_pages(
     plan: FetchPlan, origin: Origin, wanted: distill.Pages, lines: Iterator[bytes], fill: Fill | None
 ) -> dict[str, Any]:
     collection, options = plan.collection, plan.options
-    sought = text_of = None
+    index = text_of = filling = None
     if options.index is not None and fill is not None:
         corpus = origin.md5 or (md5_of(origin.path) if origin.here else secrets.written(origin.url or ""))
         pages = hashlib.sha256(wanted.tobytes()).hexdigest() if options.index == "pool" else "all"
         source = hashlib.sha256(encode([corpus, pages])).hexdigest()
-        place = collection.folder / index_name(options.index)
-        sought = Sought(place, options.index == "full", partial(fill, source=source))
-    if options.text_words or sought:
+        index, filling = collection.folder / index_name(options.index), partial(fill, source=source)
+    if options.text_words or index:
         text_of = distill.wikitext(distill.textifier()) if collection.year == 2021 else distill.PLAIN_TEXT
     counts = distill.keep_pages(
-        collection.folder, wanted, lines, origin.place, text_of, options.text_words, sought
+        collection.folder,
+        wanted,
+        lines,
+        origin.place,
+        text_of,
+        options.text_words,
+        index,
+        options.index == "full",
+        filling,
     )
-    if sought:
+    if index:
         counts["index"] = {**(options.indexed or {}), "source": source, "documents": counts.pop("indexed")}
     return counts
 

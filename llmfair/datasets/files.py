@@ -7,10 +7,8 @@ is searched for a query). Any of them may be packed, as NAME.gz. A mistake is na
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +33,7 @@ Id = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\S+\Z")]
 """Of a query or item: white space would break every TREC file that it appears in."""
 Words = Annotated[str, Meta(pattern=r"\S")]
 """A text that is not blank."""
-Known = Annotated[float, Meta(ge=0, le=sys.float_info.max)] | None
+Feature = Annotated[float, Meta(ge=0, le=sys.float_info.max)] | None
 Lines = Mapping[str, Mapping[str, tuple[int, int]]]
 """A number and its line, by query and document."""
 
@@ -59,100 +57,21 @@ class DataOptions:
     run: str | None = None
 
 
-class OwnData(ABC):
-    """A dataset that is read whole when it is first looked at (`Dataset`, `DocumentSource`).
+class OwnData:
+    """Data of a user's own, once all files agree: a `Dataset` with lists, or a source to draw them from.
 
-    `where` names it in errors.
+    `where` names it in errors. `lists` are those that there are, `without_list` the queries of which nothing says what
+    is to be ranked, `left_out` why others have none; `missing` counts judgements that were dropped.
     """
-
-    name: str
-    prompt = "general"
-    where: str
-
-    @cached_property
-    def _content(self) -> Content:
-        return self.read()
-
-    @abstractmethod
-    def read(self) -> Content:
-        """All that is stored. Raises UsageError naming file, line and field."""
-
-    @property
-    def has_lists(self) -> bool:
-        """Whether the folder says what is to be ranked; else lists are drawn. Raises UsageError for a mixture."""
-        content = self._content
-        if content.without_list and len(content.without_list) < len(content.queries):
-            raise UsageError(
-                f"{self.where}: query '{content.without_list[0]}' has no candidate list: no judgement of it is 0 or "
-                "negative, though other queries have some.",
-                "judge the documents that are not relevant with 0, add candidates.run, or draw lists with --buckets",
-            )
-        return not content.without_list
-
-    @property
-    def topics(self) -> Sequence[Query]:
-        return list(self._content.queries.values())
-
-    def relevant(self, query_id: str) -> Sequence[str]:
-        return [d for d, relevance in self._content.qrels.get(query_id, {}).items() if relevance >= 1]
-
-    def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
-        judged = self._content.qrels.get(query_id, {})
-        return {doc_id: judged[doc_id] for doc_id in doc_ids}
-
-    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
-        return sides_of(self._content.documents, attribute)
-
-    def pools(self, attribute: Attribute) -> Pools:
-        return pools_of(
-            self.sides(attribute), {query_id: self.relevant(query_id) for query_id in self._content.queries}
-        )
 
     # Of its own lists every relevant document is at hand.
     stand_ins: Mapping[str, Document] = {}
     relevant_counts: Mapping[str, Mapping[str, int]] = {}
 
-    def relevant_groups(self, query_id: str) -> Sequence[tuple[Groups, int]]:
-        return [(self._content.documents[doc_id].groups, 1) for doc_id in self.relevant(query_id)]
-
-    def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
-        return {doc_id: self._content.documents[doc_id] for doc_id in doc_ids}
-
-    @property
-    def queries(self) -> Sequence[Query]:
-        return [self._content.queries[query_id] for query_id in self._content.lists]
-
-    @property
-    def qrels(self) -> Mapping[str, Mapping[str, int]]:
-        return self._content.qrels
-
-    @property
-    def documents(self) -> Mapping[str, Document]:
-        return self._content.documents
-
-    @property
-    def attributes(self) -> Sequence[Attribute]:
-        return self._content.attributes
-
-    def candidates(self, query: Query) -> Candidates:
-        content = self._content
-        return Candidates(
-            query,
-            tuple(content.documents[doc_id] for doc_id in content.lists[query.query_id]),
-            content.qrels.get(query.query_id, {}),
-        )
-
-    def describe(self) -> dict[str, Any]:
-        content = self._content
-        return {"left_out": content.left_out, "judgements_without_document": content.missing}
-
-
-class Content:
-    """What the files hold, once all of them agree."""
-
-    def __init__(self) -> None:
+    def __init__(self, name: str, where: str = "", prompt: str = "general") -> None:
+        self.name, self.where, self.prompt = name, where or name, prompt
         self.documents: dict[str, Document] = {}
-        self.queries: dict[str, Query] = {}
+        self.by_id: dict[str, Query] = {}
         self.qrels: dict[str, dict[str, int]] = {}
         self.attributes: list[Attribute] = []
         self.lists: dict[str, list[str]] = {}
@@ -160,67 +79,107 @@ class Content:
         self.without_list: list[str] = []
         self.missing = 0
 
-    def leave_out_short(self, where: str, hint: str) -> None:
+    def leave_out_short(self, hint: str) -> None:
         """Leaves out queries with fewer than two candidates. Raises UsageError where nothing is left to rank."""
         unlisted = {*self.without_list}
-        for query_id in self.queries:
+        for query_id in self.by_id:
             if query_id not in unlisted and (count := len(self.lists.get(query_id, ()))) < 2:
                 self.left_out[query_id] = f"query '{query_id}' has {count} candidate(s)"
                 self.lists.pop(query_id, None)
         if not self.lists and not self.without_list:
-            raise UsageError(f"{where}: no query has two candidates or more.", hint)
+            raise UsageError(f"{self.where}: no query has two candidates or more.", hint)
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether it says what is to be ranked; else lists are drawn. Raises UsageError for a mixture."""
+        if self.without_list and len(self.without_list) < len(self.by_id):
+            raise UsageError(
+                f"{self.where}: query '{self.without_list[0]}' has no candidate list: no judgement of it is 0 or "
+                "negative, though other queries have some.",
+                "judge the documents that are not relevant with 0, add candidates.run, or draw lists with --buckets",
+            )
+        return not self.without_list
+
+    @property
+    def topics(self) -> Sequence[Query]:
+        """All queries, whether a list can be drawn for them or not."""
+        return list(self.by_id.values())
+
+    @property
+    def queries(self) -> Sequence[Query]:
+        return [self.by_id[query_id] for query_id in self.lists]
+
+    def relevant(self, query_id: str) -> Sequence[str]:
+        """The doc_ids judged relevant (1 or more) to a query; of any side."""
+        return [doc_id for doc_id, relevance in self.qrels.get(query_id, {}).items() if relevance >= 1]
+
+    def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
+        """The relevance of some of a query's relevant documents."""
+        judged = self.qrels.get(query_id, {})
+        return {doc_id: judged[doc_id] for doc_id in doc_ids}
+
+    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        return sides_of(self.documents, attribute)
+
+    def pools(self, attribute: Attribute) -> Pools:
+        """What lists are drawn from: documents of a side that are relevant to some topic."""
+        return pools_of(self.sides(attribute), {query_id: self.relevant(query_id) for query_id in self.by_id})
+
+    def relevant_groups(self, query_id: str) -> Sequence[tuple[Groups, int]]:
+        """The groups of a query's relevant documents, each combination with how many have it."""
+        return [(self.documents[doc_id].groups, 1) for doc_id in self.relevant(query_id)]
+
+    def load(self, doc_ids: Iterable[str]) -> Mapping[str, Document]:
+        return {doc_id: self.documents[doc_id] for doc_id in doc_ids}
+
+    def candidates(self, query: Query) -> Candidates:
+        documents = tuple(self.documents[doc_id] for doc_id in self.lists[query.query_id])
+        return Candidates(query, documents, self.qrels.get(query.query_id, {}))
+
+    def describe(self) -> dict[str, Any]:
+        return {"left_out": self.left_out, "judgements_without_document": self.missing}
 
 
-class Folder(OwnData):
-    """A dataset read from a folder: with lists of its own, or to draw lists from (`Dataset`, `Source`).
+def read_folder(
+    path: Path, name: str | None = None, allow_missing: bool = False, prompt: str = "general"
+) -> OwnData:
+    """The data of a folder: with lists of its own, or to draw lists from.
 
     Raises UsageError when a file is missing or malformed. `allow_missing` drops judgements of documents that
     docs.jsonl lacks, and counts them.
     """
-
-    def __init__(
-        self, path: Path, name: str | None = None, allow_missing: bool = False, prompt: str = "general"
-    ) -> None:
-        check_files(path, FILES, HINT)
-        self.path, self.where = path, str(path)
-        self.name = name or path.resolve().name
-        self.allow_missing = allow_missing
-        self.prompt = prompt
-
-    def read(self) -> Content:
-        content = Content()
-        docs, queries, qrels, groups, declared_in, keywords, run = (
-            files.stored(self.path / name) for name in (*FILES, ATTRIBUTES, KEYWORDS, "candidates.run")
-        )
-        declared = read_attributes(declared_in if declared_in.is_file() else shipped_attributes())
-        by_doc, used = groups_of(groups, declared, f"{declared_in}")
-        content.documents = documents = read_documents(docs, by_doc)
-        content.queries = read_queries(queries)
-        if keywords.is_file():
-            content.queries |= read_keywords(keywords, content.queries)
-        judged, ranked = read_qrels(qrels), read_ranks(run) if run.is_file() else {}
-        if self.allow_missing:
-            there = {q: {d: of for d, of in rows.items() if d in documents} for q, rows in judged.items()}
-            content.missing = sum(map(len, judged.values())) - sum(map(len, there.values()))
-            judged = there
-        check_ids(qrels, judged, content.queries, documents)
-        check_ids(run, ranked, content.queries, documents)
-        if not by_doc.keys() <= documents.keys():
-            for line, doc_id, _, _ in read_groups(groups, None):
-                if doc_id not in documents:
-                    raise wrong(groups, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
-        content.qrels = {
-            q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()
-        }
-        content.attributes = [attribute for name, attribute in declared.items() if name in used]
-        for query_id in content.queries:
-            grades, ranks = content.qrels.get(query_id, {}), ranked.get(query_id, {})
-            if not ranked and grades and all(grade >= 1 for grade in grades.values()):
-                content.without_list.append(query_id)  # nothing says what else is to be ranked
-            else:
-                content.lists[query_id] = sorted(ranks, key=ranks.__getitem__) if ranked else [*grades]
-        content.leave_out_short(self.where, HINT)
-        return content
+    check_files(path, FILES, HINT)
+    data = OwnData(name or path.resolve().name, str(path), prompt)
+    docs, queries, qrels, groups, declared_in, keywords, run = (
+        files.stored(path / file) for file in (*FILES, ATTRIBUTES, KEYWORDS, "candidates.run")
+    )
+    declared = read_attributes(declared_in if declared_in.is_file() else shipped_attributes())
+    by_doc, used = groups_of(groups, declared, f"{declared_in}")
+    data.documents = documents = read_documents(docs, by_doc)
+    data.by_id = read_queries(queries)
+    if keywords.is_file():
+        data.by_id |= read_keywords(keywords, data.by_id)
+    judged, ranked = read_qrels(qrels), read_ranks(run) if run.is_file() else {}
+    if allow_missing:
+        there = {q: {d: of for d, of in rows.items() if d in documents} for q, rows in judged.items()}
+        data.missing = sum(map(len, judged.values())) - sum(map(len, there.values()))
+        judged = there
+    check_ids(qrels, judged, data.by_id, documents)
+    check_ids(run, ranked, data.by_id, documents)
+    if not by_doc.keys() <= documents.keys():
+        for line, doc_id, _, _ in read_groups(groups, None):
+            if doc_id not in documents:
+                raise wrong(groups, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
+    data.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}
+    data.attributes = [attribute for name, attribute in declared.items() if name in used]
+    for query_id in data.by_id:
+        grades, ranks = data.qrels.get(query_id, {}), ranked.get(query_id, {})
+        if not ranked and grades and all(grade >= 1 for grade in grades.values()):
+            data.without_list.append(query_id)  # nothing says what else is to be ranked
+        else:
+            data.lists[query_id] = sorted(ranks, key=ranks.__getitem__) if ranked else [*grades]
+    data.leave_out_short(HINT)
+    return data
 
 
 def check_files(folder: Path, needed: Sequence[str], hint: str) -> None:
@@ -262,7 +221,7 @@ def read_documents(path: Path, groups: Mapping[str, Groups], needed: str = "titl
 LINES: Mapping[str, Any] = {
     needed: defstruct(
         "DocumentLine",
-        [("doc_id", Id), (needed, Words), (other, str, ""), *((name, Known, None) for name in NUMBERS)],
+        [("doc_id", Id), (needed, Words), (other, str, ""), *((name, Feature, None) for name in NUMBERS)],
     )
     for needed, other in (("title", "text"), ("text", "title"))
 }

@@ -207,7 +207,6 @@ PUBLISHED = "https://ciir.cs.umass.edu/downloads/LaMP/"
 FOLDERS = {number: f"LaMP_{number}/dev/" for number in FORMATS} | {2: "LaMP_2/new/dev/"}
 FILES = ("dev_questions.json", "dev_outputs.json")
 LICENSED = 6
-ELSEWHERE = "--data DIR    takes files that were downloaded otherwise"
 
 
 def lamp_number(name: str) -> int | None:
@@ -225,10 +224,7 @@ def lamp_origins(number: int) -> list[Origin]:
             "--data DIR",
         )
     folder = Lamp(number).folder
-    return [
-        Origin(name, folder / name, f"{PUBLISHED}{FOLDERS[number]}{name}", elsewhere=ELSEWHERE)
-        for name in FILES
-    ]
+    return [Origin(name, folder / name, f"{PUBLISHED}{FOLDERS[number]}{name}") for name in FILES]
 
 
 def fetch_lamp(number: int, progress: DownloadProgress) -> dict[str, Any]:

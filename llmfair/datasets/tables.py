@@ -15,7 +15,7 @@ from typing import Any
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.files import ATTRIBUTES, Content, DataOptions, OwnData, identifier
+from llmfair.datasets.files import ATTRIBUTES, DataOptions, Groups, OwnData, identifier
 from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
 from llmfair.io.files import csv_rows, json_lines, number, unique, write_whole, wrong
@@ -36,52 +36,105 @@ HINT = (
 )
 
 
-class Table(OwnData):
-    """A dataset of rows. `where` names it in errors; `declared_in` is the file that declares attributes.
+def read_table(
+    name: str,
+    path: Path,
+    rows_of: Callable[[Collection[str]], Iterable[Row]],
+    options: DataOptions,
+    declared_in: Path,
+) -> OwnData:
+    """The data of rows, which are told which columns are looked at; `path` names them in errors.
 
-    Without that file they are those that are built in. `rows` is told which columns are looked at.
+    `declared_in` is the file that declares attributes; without it they are those that are built in. Raises UsageError
+    for the first row that is wrong.
     """
+    declared_in = Path(options.attributes) if options.attributes else declared_in
+    declared = options.attributes or declared_in.is_file()
+    attributes = read_attributes(declared_in if declared else shipped_attributes())
+    columns = _renamed(options.columns, attributes)
+    groups_by_name = {name: declared_groups(attribute) for name, attribute in attributes.items()}
+    data, there = OwnData(name, str(path)), dict[str, None]()
+    lines: dict[tuple[str, ...], int] = {}
+    query_ids: dict[str, str] = {}
+    shared: dict[tuple[object, ...], Groups] = {}
 
-    def __init__(
-        self,
-        name: str,
-        where: Path,
-        rows: Callable[[Collection[str]], Iterable[Row]],
-        options: DataOptions,
-        declared_in: Path,
-    ) -> None:
-        self.name, self.where, self.rows, self.options = name, str(where), rows, options
-        self.declared_in = Path(options.attributes) if options.attributes else declared_in
+    def fail(name: str, what: str, line: int = 0) -> UsageError:
+        return wrong(path, line, columns.get(name, name), what, HINT)
 
-    def read(self) -> Content:
-        declared = self.options.attributes or self.declared_in.is_file()
-        known = read_attributes(self.declared_in if declared else shipped_attributes())
-        columns = _renamed(self.options.columns, known)
-        content, there = Content(), dict[str, None]()
-        reader = _Reader(Path(self.where), known, columns, str(self.declared_in), content)
-        for line, row in self.rows({*columns.values()}):
-            there |= dict.fromkeys(row)
-            reader.take(line, row)
-        if not there:
-            raise reader.wrong(0, "", "has no rows")
-        for name, column in columns.items():
-            if name != column and column not in there:
-                raise reader.wrong(0, column, f"there is no such column for {name} (--columns)")
-        content.attributes = [attribute for name, attribute in known.items() if columns[name] in there]
-        content.leave_out_short(self.where, HINT)
-        if not content.attributes:
-            raise UsageError(
-                f"{self.where}: no column is an attribute ({', '.join(known)}).",
-                f"--columns {next(iter(known))}=COLUMN, or declare your own in {self.declared_in}",
-            )
-        return content
+    for line, row in rows_of({*columns.values()}):
+        there |= dict.fromkeys(row)
+        cells = {}
+        for of in COLUMNS:
+            value = row.get(columns[of])
+            if isinstance(value, dict | list | tuple | bytes):
+                raise fail(of, f"is no text or number but {type(value).__name__}", line)
+            cells[of] = _text(value).strip()
+        words, title, text = cells["query"], cells["title"], cells["text"]
+        query_id, doc_id = cells["query_id"], cells["doc_id"]
+        if words and not query_id:
+            query_id = query_ids.setdefault(words, f"q{len(query_ids) + 1}")
+        for of, needed in (("query_id", query_id), ("doc_id", doc_id), ("title", title or text)):
+            if not needed:
+                absent = f"there is no such column ({', '.join(row)})"
+                raise fail(of, "is empty" if columns[of] in row else absent, line)
+            if of != "title" and identifier(needed) is None:
+                raise fail(of, f"'{needed}' holds white space", line)
+        if query_id == RESERVED_QUERY:
+            raise fail("query_id", RESERVED, line)
+        by_attribute: dict[str, tuple[str, ...]] = {}
+        for of, known in groups_by_name.items():
+            value = row.get(columns[of])
+            several = value if isinstance(value, list | tuple) else _text(value).split(SEVERAL)
+            groups = dict.fromkeys(group for group in map(str.strip, map(_text, several)) if group)
+            groups.pop(UNKNOWN, None)
+            for group in groups:
+                if known is not None and group not in known:
+                    raise no_group(path, line, columns[of], of, group, known, str(declared_in))
+            if groups:
+                by_attribute[of] = tuple(groups)
+        groups_of_it = shared.setdefault(tuple(by_attribute.items()), by_attribute)
+        query = Query(query_id, words or query_id)
+        document = Document(doc_id, title or text, text, groups_of_it)
+        for of, what, before, now in (
+            ("query", f"query '{query_id}'", data.by_id.setdefault(query_id, query), query),
+            ("doc_id", f"item '{doc_id}'", data.documents.setdefault(doc_id, document), document),
+        ):
+            first = lines.setdefault((what,), line)
+            if before != now:
+                raise fail(of, f"{what} was told otherwise on line {first}", line)
+        if (first := lines.setdefault((query_id, doc_id), line)) != line:
+            what = f"'{doc_id}' of query '{query_id}' was already given on line {first}"
+            raise fail("doc_id", what, line)
+        data.lists.setdefault(query_id, []).append(doc_id)
+        if relevance := cells["relevance"]:
+            truth = TRUTH.get(relevance.lower())
+            try:
+                grade = number(relevance) if truth is None else truth
+            except ValueError:
+                grade = 0.5
+            if grade != int(grade) or abs(grade) >= 1e15:
+                raise fail("relevance", f"'{relevance}' is not an integer", line)
+            data.qrels.setdefault(query_id, {})[doc_id] = int(grade)
+    if not there:
+        raise fail("", "has no rows")
+    for of, column in columns.items():
+        if of != column and column not in there:
+            raise fail(of, f"there is no such column for {of} (--columns)")
+    data.leave_out_short(HINT)
+    data.attributes = [attribute for of, attribute in attributes.items() if columns[of] in there]
+    if not data.attributes:
+        raise UsageError(
+            f"{path}: no column is an attribute ({', '.join(attributes)}).",
+            f"--columns {next(iter(attributes))}=COLUMN, or declare your own in {declared_in}",
+        )
+    return data
 
 
-def table_of(path: Path, options: DataOptions) -> Table:
+def table_of(path: Path, options: DataOptions) -> OwnData:
     """A file as a dataset, by the ending of its name."""
-    read = FORMS[str(form_of(path))]
     name = path.name.removesuffix(".gz").rpartition(".")[0]
-    return Table(name, path, partial(read, path), options, files.stored(path.parent / ATTRIBUTES))
+    rows = partial(FORMS[str(form_of(path))], path)
+    return read_table(name, path, rows, options, files.stored(path.parent / ATTRIBUTES))
 
 
 def _renamed(columns: str | None, attributes: Mapping[str, Attribute]) -> dict[str, str]:
@@ -98,90 +151,6 @@ def _renamed(columns: str | None, attributes: Mapping[str, Attribute]) -> dict[s
             )
         theirs_by_ours[name] = theirs
     return theirs_by_ours
-
-
-class _Reader:
-    """Puts rows into `content`, one by one. Raises UsageError for the first that is wrong."""
-
-    def __init__(
-        self,
-        path: Path,
-        attributes: Mapping[str, Attribute],
-        columns: Mapping[str, str],
-        declared_in: str,
-        content: Content,
-    ) -> None:
-        self.path, self.attributes, self.columns = path, attributes, columns
-        self.declared_in, self.content = declared_in, content
-        self.lines: dict[tuple[str, ...], int] = {}
-        self.query_ids: dict[str, str] = {}
-        self.shared: dict[tuple[object, ...], Mapping[str, tuple[str, ...]]] = {}
-
-    def take(self, line: int, row: Mapping[str, Any]) -> None:
-        """One row."""
-        cells = {}
-        for name in COLUMNS:
-            value = row.get(self.columns[name])
-            if isinstance(value, dict | list | tuple | bytes):
-                raise self.wrong(line, name, f"is no text or number but {type(value).__name__}")
-            cells[name] = _text(value).strip()
-        words, title, text = cells["query"], cells["title"], cells["text"]
-        query_id = cells["query_id"] or (
-            self.query_ids.setdefault(words, f"q{len(self.query_ids) + 1}") if words else ""
-        )
-        doc_id = cells["doc_id"]
-        for name, needed in (("query_id", query_id), ("doc_id", doc_id), ("title", title or text)):
-            if not needed:
-                there = self.columns[name] in row
-                what = "is empty" if there else f"there is no such column ({', '.join(row)})"
-                raise self.wrong(line, name, what)
-            if name != "title" and identifier(needed) is None:
-                raise self.wrong(line, name, f"'{needed}' holds white space")
-        if query_id == RESERVED_QUERY:
-            raise self.wrong(line, "query_id", RESERVED)
-        query = Query(query_id, words or query_id)
-        document = Document(doc_id, title or text, text, self._groups(line, row))
-        content = self.content
-        for name, what, before, now in (
-            ("query", f"query '{query_id}'", content.queries.setdefault(query_id, query), query),
-            ("doc_id", f"item '{doc_id}'", content.documents.setdefault(doc_id, document), document),
-        ):
-            first = self.lines.setdefault((what,), line)
-            if before != now:
-                raise self.wrong(line, name, f"{what} was told otherwise on line {first}")
-        if (first := self.lines.setdefault((query_id, doc_id), line)) != line:
-            what = f"'{doc_id}' of query '{query_id}' was already given on line {first}"
-            raise self.wrong(line, "doc_id", what)
-        content.lists.setdefault(query_id, []).append(doc_id)
-        if relevance := cells["relevance"]:
-            truth = TRUTH.get(relevance.lower())
-            try:
-                value = number(relevance) if truth is None else truth
-            except ValueError:
-                value = 0.5
-            if value != int(value) or abs(value) >= 1e15:
-                raise self.wrong(line, "relevance", f"'{relevance}' is not an integer")
-            content.qrels.setdefault(query_id, {})[doc_id] = int(value)
-
-    def _groups(self, line: int, row: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
-        by_attribute: dict[str, tuple[str, ...]] = {}
-        for name, attribute in self.attributes.items():
-            value = row.get(self.columns[name])
-            several = value if isinstance(value, list | tuple) else _text(value).split(SEVERAL)
-            groups = dict.fromkeys(group for group in map(str.strip, map(_text, several)) if group)
-            groups.pop(UNKNOWN, None)
-            declared = declared_groups(attribute)
-            for group in groups:
-                if declared is not None and group not in declared:
-                    column = self.columns[name]
-                    raise no_group(self.path, line, column, name, group, declared, self.declared_in)
-            if groups:
-                by_attribute[name] = tuple(groups)
-        return self.shared.setdefault(tuple(by_attribute.items()), by_attribute)
-
-    def wrong(self, line: int, name: str, what: str) -> UsageError:
-        """A mistake, by the table's own name of the column."""
-        return wrong(self.path, line, self.columns.get(name, name), what, HINT)
 
 
 def _text(value: Any) -> str:
@@ -268,11 +237,10 @@ def _native(value: Any) -> Any:
 # Sets of the Hugging Face hub, or of a folder as the datasets package reads it: `hf:ORG/NAME[:split]`
 
 
-def hub_table(name: str, options: DataOptions) -> Table:
+def hub_table(name: str, options: DataOptions) -> OwnData:
     """A dataset of the hub by its name with the prefix; of several splits one has to be named."""
-    return Table(
-        name, Path(name), lambda _: enumerate(_split(name), start=1), options, files.stored(Path(ATTRIBUTES))
-    )
+    rows = enumerate(_split(name), start=1)
+    return read_table(name, Path(name), lambda _: rows, options, files.stored(Path(ATTRIBUTES)))
 
 
 @files.usual()

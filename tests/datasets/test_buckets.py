@@ -18,7 +18,7 @@ from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of, cells
 from llmfair.datasets.buckets import DrawPlan, ListDraw, draw, draw_plan
-from llmfair.datasets.files import Folder
+from llmfair.datasets.files import OwnData, read_folder
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Ratio, measure_all
 from llmfair.metrics.names import parse_measures
@@ -30,7 +30,7 @@ from tests.folders import balanced, write, write_folder
 
 def pools(
     path: Path, topics: Mapping[str, tuple[int, int]], prefix: Mapping[str, int] | None = None
-) -> Folder:
+) -> OwnData:
     """A folder without lists: each topic has so many unprotected and protected relevant documents, numbered."""
     lists = {}
     for number, (query_id, (unprotected, protected)) in enumerate(topics.items(), start=1):
@@ -39,10 +39,10 @@ def pools(
             *((str(start + i), "male", 1) for i in range(unprotected)),
             *((str(start + 50_000 + i), "female", 1) for i in range(protected)),
         ]
-    return Folder(write_folder(path, lists))
+    return read_folder(write_folder(path, lists))
 
 
-def drawn(folder: Folder, plan: DrawPlan | None = None, seed: int = 0) -> ListDraw:
+def drawn(folder: OwnData, plan: DrawPlan | None = None, seed: int = 0) -> ListDraw:
     plan = plan or draw_plan(None, None, None, None, 10)
     return draw(folder, attribute_of(folder, "gender"), plan, seed)
 
@@ -94,7 +94,7 @@ def test_another_query_and_the_order_of_rows_leave_expert_buckets_alone(tmp_path
     shuffled = tmp_path / "f" / "qrels.txt"
     rows = shuffled.read_text().splitlines()
     write(shuffled, sorted(rows, key=lambda row: hashlib.sha256(row.encode()).digest()))
-    again = drawn(Folder(tmp_path / "f"))
+    again = drawn(read_folder(tmp_path / "f"))
     assert {q: listed.doc_ids for q, listed in again.lists.items()} == {
         q: listed.doc_ids for q, listed in base.lists.items()
     }
@@ -105,7 +105,7 @@ def test_a_document_relevant_to_several_topics_is_never_another_one_and_never_tw
     shared = (tmp_path / "f" / "qrels.txt").read_text().replace("b 0 2", "c 0 2")
     with (tmp_path / "f" / "qrels.txt").open("a") as file:
         file.write(shared)
-    dataset = drawn(Folder(folder.path))
+    dataset = drawn(read_folder(Path(folder.where)))
     for query in dataset.queries:
         relevant = set(folder.relevant(query.query_id))
         listed = dataset.candidates(query).doc_ids
@@ -199,11 +199,11 @@ def test_an_audit_on_drawn_lists_keeps_them_and_their_counts(tmp_path: Path) -> 
 
 
 def test_missing_documents_are_an_error_unless_allowed(tmp_path: Path) -> None:
-    folder = pools(tmp_path / "f", RICH).path
+    folder = Path(pools(tmp_path / "f", RICH).where)
     with (folder / "qrels.txt").open("a") as file:
         file.write("a 0 999 1\n")
     refuses("qrels.txt:1551: doc_id: '999' is not in docs.jsonl", "datasets", "show", folder)
-    dataset = Folder(folder, allow_missing=True)
+    dataset = read_folder(folder, allow_missing=True)
     assert dataset.describe()["judgements_without_document"] == 1
     assert Query("a", "Topic a") in dataset.topics
 
@@ -233,9 +233,9 @@ def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path
         "a": [*((str(i), "male", 1) for i in range(30)), *((f"0{i}", "female", 1) for i in range(1, 31))],
         "b": [*((str(1000 + i), "male", 1) for i in range(30)), *((f"x{i}", "female", 1) for i in range(30))],
     }
-    base = drawn(Folder(write_folder(tmp_path / "f", lists)), DrawPlan(20, fewest_relevant=1))
+    base = drawn(read_folder(write_folder(tmp_path / "f", lists)), DrawPlan(20, fewest_relevant=1))
     lists["c"] = [("1e3", "male", 1), ("@0", "female", 1)]
-    more = drawn(Folder(write_folder(tmp_path / "g", lists)), DrawPlan(20, fewest_relevant=1))
+    more = drawn(read_folder(write_folder(tmp_path / "g", lists)), DrawPlan(20, fewest_relevant=1))
     for query_id in "ab":
         assert more.lists[query_id].doc_ids[:10] == base.lists[query_id].doc_ids[:10]
     assert not set(more.stand_ins) & set(more.documents)

@@ -26,9 +26,10 @@ import pytest
 from llmfair.audits.lists import engine_of
 from llmfair.datasets import distill, download, fetch
 from llmfair.datasets import pages as stored
-from llmfair.datasets.base import DocumentSource, cache_folder, load_dataset
+from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.download import blocks
+from llmfair.datasets.trec_fair import TrecFair
 from llmfair.errors import LlmfairError
 from llmfair.io.files import TABLE, note, whole, write_whole
 from tests.cli.command import Outcome, llmfair, process, ran, refusal, refuses, well
@@ -187,7 +188,7 @@ def test_topics_of_a_file_keep_their_keywords(serve: Serve, tmp_path: Path) -> N
         lines([rows[0] | {"keywords": ["a b", " ", "c"]}, rows[1] | {"keywords": "d e"}, rows[2]], pack=False)
     )
     well(command("--topics", topics, name=name))
-    source: DocumentSource = load_dataset("trec-fair/2022/eval/gender")
+    source: TrecFair = load_dataset("trec-fair/2022/eval/gender")
     assert [topic.keywords for topic in source.topics] == [("a b", "c"), ("d e",), ()]
     assert list(source.relevant("5")) == ["307", "339"]
     listed = json.loads((folder("trec-fair-2022-eval") / "topics.json").read_text())
@@ -204,7 +205,7 @@ def test_files_that_ir_datasets_holds_are_used_as_they_are(serve: Serve, tmp_pat
     assert command("--text-words", "3").code == 0
     assert {request.name for request in server.requests} == {TOPICS, META}
     assert held.exists() and (home / "trec-fair" / "2022" / "trec_2022_train_reldocs.jsonl").exists()
-    source: DocumentSource = load_dataset("trec-fair/2022/gender")
+    source: TrecFair = load_dataset("trec-fair/2022/gender")
     assert source.load(["307"])["307"].text == "one two three"
     assert command("--json").json["already_fetched"], "more is there than is asked for"
 
@@ -217,7 +218,7 @@ def test_titles_replace_the_corpus(serve: Serve, tmp_path: Path) -> None:
     found = well(command("--titles", titles, "--json"))
     assert found.json["pages"]["pages_without_title"] == 8 and found.json["pages"]["duplicate_lines"] == 1
     assert DOCS not in {request.name for request in server.requests}
-    source: DocumentSource = load_dataset("trec-fair/2022/gender")
+    source: TrecFair = load_dataset("trec-fair/2022/gender")
     assert [page.title for page in source.load(["307", "339"]).values()] == ["Abraham Lincoln", "Ayn Rand"]
 
 
@@ -238,7 +239,7 @@ def test_text_of_2021_needs_an_extra(serve: Serve, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setitem(sys.modules, "pyautocorpus", SimpleNamespace(Textifier=Textifier))
     assert command("--text-words", "3", name="trec-fair/2021").code == 0
-    source: DocumentSource = load_dataset("trec-fair/2021/location")
+    source: TrecFair = load_dataset("trec-fair/2021/location")
     assert source.load(["316"])["316"].text == "It is [[wikitext|text]]."
     assert source.load(["67277921"])["67277921"].text == "plain", "an unclosed comment ends the article"
 
@@ -417,7 +418,7 @@ def got(answer: Answer, start: int = 0) -> tuple[bytes, list[int]]:
         def log_message(self, format: str, *args: Any) -> None: ...
 
     with serving(Handler) as port:
-        return b"".join(blocks(f"http://127.0.0.1:{port}/file", start, "another copy")), asked
+        return b"".join(blocks(f"http://127.0.0.1:{port}/file", start)), asked
 
 
 def reply(*headers: str, body: bytes = b"", status: int = 200) -> bytes:
@@ -489,7 +490,7 @@ def corrected(given: Made) -> Made:
 
 
 def judged() -> list[list[int]]:
-    source: DocumentSource = load_dataset(GENDER)
+    source: TrecFair = load_dataset(GENDER)
     return [[int(page) for page in source.relevant(topic.query_id)] for topic in source.topics]
 
 

@@ -22,7 +22,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.attributes import data_folder, read_attributes
 from llmfair.datasets.base import attribute_of, cells, facts, fingerprint, load_dataset
-from llmfair.datasets.files import DataOptions, Folder
+from llmfair.datasets.files import DataOptions, read_folder
 from llmfair.datasets.judgements import read_any_run
 from llmfair.datasets.lamp import read_retrieval, read_useful
 from llmfair.errors import UsageError
@@ -54,7 +54,7 @@ def test_candidates_are_the_judged_documents_in_their_order(folder: Path) -> Non
 
 def test_candidates_run_decides_lists_and_order(folder: Path) -> None:
     write(folder / "candidates.run", ["q0 Q0 q0m1 2 0.5 x", "q0 Q0 q0f0 1 0.1 x", "q1 Q0 q1f0 1 9 x"])
-    dataset = Folder(folder)
+    dataset = read_folder(folder)
     assert [query.query_id for query in dataset.queries] == ["q0"]
     assert dataset.candidates(dataset.queries[0]).doc_ids == ("q0f0", "q0m1")
     assert dataset.describe()["left_out"] == {"q1": "query 'q1' has 1 candidate(s)"}
@@ -67,7 +67,7 @@ def test_own_attributes(folder: Path) -> None:
     )
     write(folder / "groups.tsv", ["q0f0\tera\told", "q0f1\tera\tnew", "q0m0\tera\tunclear", "q0m1\tera\told",
                                   "q0m1\tera\tnewer"])  # fmt: skip
-    dataset = Folder(folder)
+    dataset = read_folder(folder)
     attribute = attribute_of(dataset, "era")
     sides = {d: attribute.side(document) for d, document in dataset.documents.items()}
     assert sides["q0f0"] is Side.PROTECTED and sides["q0f1"] is Side.UNPROTECTED
@@ -84,14 +84,14 @@ def test_groups_of_one_s_own_are_told_where_to_be_declared(folder: Path) -> None
     lines = (folder / "groups.tsv").read_text().replace("\tgender\t", "\tseniority\t").splitlines()
     write(folder / "groups.tsv", [*lines, "q0f0\tage\told"])
     with pytest.raises(UsageError) as caught:
-        attribute_of(Folder(folder), None)
+        attribute_of(read_folder(folder), None)
     own = folder / "attributes.toml"
     declared = 'protected = ["…"], unprotected = ["…"]'
     assert caught.value.message == f"{folder}/groups.tsv:1: attribute: 'seniority' is not declared"
     assert caught.value.hint == f"declare [seniority] in {own}: {declared}"
     sides = 'protected = ["female"]\nunprotected = ["male"]\nwords = { protected = "a", unprotected = "b" }\n'
     own.write_text(f"[seniority]\n{sides}[age]\n{sides.replace('female', 'old')}")
-    assert [attribute.name for attribute in Folder(folder).attributes] == ["seniority", "age"]
+    assert [attribute.name for attribute in read_folder(folder).attributes] == ["seniority", "age"]
 
 
 def test_a_missing_file_is_named(folder: Path) -> None:
@@ -103,20 +103,20 @@ def test_a_missing_file_is_named(folder: Path) -> None:
 def test_a_query_without_a_judged_irrelevant_document_has_no_list(folder: Path) -> None:
     write(folder / "qrels.txt", ["q0 0 q0f0 1", "q0 0 q0m0 2", "q1 0 q1f0 0", "q1 0 q1m0 1"])
     with pytest.raises(UsageError, match="query 'q0' has no candidate list"):
-        _ = Folder(folder).has_lists
+        _ = read_folder(folder).has_lists
 
 
 def test_an_empty_side_is_named(folder: Path) -> None:
     write(folder / "groups.tsv", ["q0m0\tgender\tmale"])
     with pytest.raises(UsageError, match="no document is in the protected group of gender"):
-        attribute_of(Folder(folder), "gender")
+        attribute_of(read_folder(folder), "gender")
 
 
 def test_unknown_names_offer_the_nearest(folder: Path) -> None:
     with pytest.raises(UsageError, match="Did you mean 'sample'"):
         load_dataset("sampel")
     with pytest.raises(UsageError, match="Did you mean 'gender'"):
-        attribute_of(Folder(folder), "gendr")
+        attribute_of(read_folder(folder), "gendr")
 
 
 GENDER = (
@@ -125,13 +125,13 @@ GENDER = (
 
 
 def test_backgrounds_come_one_for_each_way_of_naming_the_groups(folder: Path) -> None:
-    (gender,) = Folder(folder).attributes
+    (gender,) = read_folder(folder).attributes
     assert gender.backgrounds == ({"female": 0.495, "male": 0.495, "nonbinary": 0.01},)
     (folder / "attributes.toml").write_text(
         GENDER.replace('["male"]', '["*"]')
         + ("[[gender.background]]\nfemale = 0.4\nmale = 0.6\n[[gender.background]]\nwoman = 1\n")
     )
-    (gender,) = Folder(folder).attributes
+    (gender,) = read_folder(folder).attributes
     assert gender.backgrounds == ({"female": 0.4, "male": 0.6}, {"woman": 1})
 
 
@@ -153,14 +153,14 @@ def test_backgrounds_come_one_for_each_way_of_naming_the_groups(folder: Path) ->
 def test_mistakes_in_attributes(folder: Path, text: str, message: str) -> None:
     (folder / "attributes.toml").write_text(text)
     with pytest.raises(UsageError, match=r"attributes\.toml") as caught:
-        _ = Folder(folder).queries
+        _ = read_folder(folder).queries
     assert message in caught.value.message
 
 
 def test_the_fingerprint_sees_what_a_model_or_a_measure_sees(folder: Path) -> None:
-    before = fingerprint(Folder(folder))
+    before = fingerprint(read_folder(folder))
     write(folder / "qrels.txt", (folder / "qrels.txt").read_text().splitlines())
-    assert fingerprint(Folder(folder)) == before
+    assert fingerprint(read_folder(folder)) == before
     for file, old, new in [
         ("docs.jsonl", "Title q0f0", "Another title"),
         ("qrels.txt", "q0 0 q0f0 1", "q0 0 q0f0 2"),
@@ -169,7 +169,7 @@ def test_the_fingerprint_sees_what_a_model_or_a_measure_sees(folder: Path) -> No
     ]:
         text = (folder / file).read_text()
         (folder / file).write_text(text.replace(old, new))
-        assert fingerprint(Folder(folder)) != before
+        assert fingerprint(read_folder(folder)) != before
         (folder / file).write_text(text)
 
 
@@ -180,12 +180,12 @@ def test_a_large_folder_loads_quickly(tmp_path: Path) -> None:
     }
     folder = write_folder(tmp_path / "large", lists)
     # 20,000 documents; the bar is 100,000 in 10 s
-    assert len(within(3, lambda: Folder(folder).queries)) == 100
+    assert len(within(3, lambda: read_folder(folder).queries)) == 100
 
 
 def test_an_attribute_without_words_has_the_neutral_prompt_alone(folder: Path) -> None:
     (folder / "attributes.toml").write_text('[gender]\nprotected = ["female"]\nunprotected = ["*"]\n')
-    (attribute,) = Folder(folder).attributes
+    (attribute,) = read_folder(folder).attributes
     assert [*attribute.variants] == ["neutral"]
     design = make_design(ListwiseSettings.make(dataset=str(folder)))
     assert [condition.name for condition in design.conditions] == ["neutral", "repeat"]
@@ -389,7 +389,7 @@ def test_a_broken_folder_says_where(ranked: Path, file: str, old: bytes, new: by
     path = ranked / file
     path.write_bytes(re.sub(old, lambda _: new, path.read_bytes(), count=1))
     with pytest.raises(UsageError) as caught:
-        _ = Folder(ranked).queries
+        _ = read_folder(ranked).queries
     assert caught.value.message.startswith(f"{path}{place}") and caught.value.hint
 
 
@@ -405,16 +405,16 @@ def test_what_is_no_text_is_refused(ranked: Path, damage: Damage, place: str) ->
     path = ranked / "candidates.run"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UsageError) as caught:
-        _ = Folder(ranked).queries
+        _ = read_folder(ranked).queries
     assert caught.value.message.startswith(f"{path}{place}")
 
 
 def test_what_editors_do_to_files_is_accepted(ranked: Path) -> None:
-    before = fingerprint(Folder(ranked))
+    before = fingerprint(read_folder(ranked))
     for file in FILES:
         content = (ranked / file).read_bytes().rstrip(b"\n")  # no last newline
         (ranked / file).write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n\r\n"))
-    assert fingerprint(Folder(ranked)) == before
+    assert fingerprint(read_folder(ranked)) == before
 
 
 # Any damage to any file
@@ -494,7 +494,7 @@ def test_any_damage_to_a_folder(tmp_path: Path, name: str, harm: tuple[float, in
         folder_at(folder)
     sound = (folder / name).read_bytes()
     (folder / name).write_bytes(harmed(sound, *harm))
-    reads_or_refuses(folder, lambda path: Folder(path).queries, folder)
+    reads_or_refuses(folder, lambda path: read_folder(path).queries, folder)
     (folder / name).write_bytes(sound)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from llmfair.datasets import distill
-from llmfair.datasets.base import DocumentSource, attribute_of, load_dataset
+from llmfair.datasets.base import attribute_of, load_dataset
 from llmfair.datasets.distill import canonical_groups
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair
 from llmfair.errors import UsageError
@@ -38,7 +38,7 @@ from tests.shared import realdata
 P, U = Side.PROTECTED, Side.UNPROTECTED
 
 
-def fetched(sources: Sources, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DocumentSource:
+def fetched(sources: Sources, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrecFair:
     """A dataset of these sources, fetched over HTTP by the command."""
     with (
         FileServer(sources).running() as server,
@@ -46,7 +46,7 @@ def fetched(sources: Sources, name: str, tmp_path: Path, monkeypatch: pytest.Mon
     ):
         found = llmfair("datasets", "fetch", name, "--yes", "--quiet")
     assert found.code == 0, found.err
-    source: DocumentSource = load_dataset(name)
+    source: TrecFair = load_dataset(name)
     return source
 
 
@@ -61,13 +61,13 @@ def fetched_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def gender(fetched_once: Path, monkeypatch: pytest.MonkeyPatch) -> DocumentSource:
+def gender(fetched_once: Path, monkeypatch: pytest.MonkeyPatch) -> TrecFair:
     monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(fetched_once))
-    source: DocumentSource = load_dataset("trec-fair/2022/gender")
+    source: TrecFair = load_dataset("trec-fair/2022/gender")
     return source
 
 
-def groups(source: DocumentSource, *page_ids: int) -> list[dict[str, tuple[str, ...]]]:
+def groups(source: TrecFair, *page_ids: int) -> list[dict[str, tuple[str, ...]]]:
     documents = source.load(map(str, page_ids))
     return [dict(documents[str(page_id)].groups) for page_id in page_ids]
 
@@ -76,7 +76,7 @@ def groups(source: DocumentSource, *page_ids: int) -> list[dict[str, tuple[str, 
 
 
 @pytest.mark.whole
-def test_2022_labels_are_canonical_and_never_a_neighbours(gender: DocumentSource) -> None:
+def test_2022_labels_are_canonical_and_never_a_neighbours(gender: TrecFair) -> None:
     assert groups(gender, 12, 307, 339, 500, 501, 502, 503, 504, 507, WITHOUT_TITLE) == [
         {},  # no metadata, and first
         {"gender": ("male",), "location": ("Northern America",)},  # the repeated line says otherwise
@@ -95,7 +95,7 @@ def test_2022_labels_are_canonical_and_never_a_neighbours(gender: DocumentSource
 
 
 @pytest.mark.whole
-def test_topics_and_relevance_come_without_repeats(gender: DocumentSource) -> None:
+def test_topics_and_relevance_come_without_repeats(gender: TrecFair) -> None:
     assert [(topic.query_id, topic.text) for topic in gender.topics] == [
         ("84", "Agriculture"),
         ("187", "Women"),
@@ -105,17 +105,17 @@ def test_topics_and_relevance_come_without_repeats(gender: DocumentSource) -> No
     assert gender.grades("84", ["12", "504"]) == {"12": 1}
 
 
-def test_sides_hold_pages_whose_title_and_side_are_known(gender: DocumentSource) -> None:
+def test_sides_hold_pages_whose_title_and_side_are_known(gender: TrecFair) -> None:
     attribute = attribute_of(gender, None)
     assert gender.sides(attribute) == {"307": U, "339": P, "500": P, "501": U}
     assert gender.sides(replace(attribute, mixed="protected"))["504"] is P
-    location: DocumentSource = load_dataset("trec-fair/2022/location")
+    location: TrecFair = load_dataset("trec-fair/2022/location")
     attribute = attribute_of(location, "location")
     assert location.sides(attribute) == {"307": P, "500": U, "501": P, "502": P, "504": P}
     assert location.sides(replace(attribute, mixed="unprotected"))["339"] is U
 
 
-def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: DocumentSource) -> None:
+def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: TrecFair) -> None:
     facts = gender.describe()
     assert facts["pages"]["gender"] == {
         "protected": 2, "unprotected": 3, "unknown": 3, "mixed": 1, "other": 1,
@@ -191,7 +191,7 @@ def test_a_dataset_never_fetched_names_the_command_the_download_and_the_space() 
 
 
 @pytest.mark.whole
-def test_the_list_names_all_datasets_with_size_and_state(gender: DocumentSource) -> None:
+def test_the_list_names_all_datasets_with_size_and_state(gender: TrecFair) -> None:
     found = {row["dataset"]: row for row in llmfair("datasets", "list", "--json").json["datasets"]}
     assert {name: (row["attributes"], row["queries"], row["fetched"]) for name, row in found.items()} == {
         **{f"lamp/{number}": ([], None, False) for number in range(1, 8)},
@@ -317,7 +317,7 @@ def test_an_audit_measures_against_all_relevant_pages(
     assert values[query_id, "AWRF(target=trec2022)@20", "neutral"] != values[query_id, "AWRF@20", "neutral"]
 
 
-def test_a_run_of_its_pages_is_reranked(gender: DocumentSource) -> None:
+def test_a_run_of_its_pages_is_reranked(gender: TrecFair) -> None:
     """Pages are loaded by id; 12 has no metadata, and 99 is nowhere."""
     ranked = ("307", "501", "12", "99", "339", "500")
     Path("my.run").write_text("".join(f"84 Q0 {page} {i} {-i} x\n" for i, page in enumerate(ranked)))
