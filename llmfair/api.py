@@ -55,7 +55,6 @@ S = TypeVar("S", bound=CommandSettings)
 
 COMMAND_LINE = frozenset({"dry_run", "format", "open", "per_query", "merge"})
 """Settings of the command line alone: plans, results and reports have functions and members of their own here."""
-HELP = "help() of the function lists its settings"
 
 
 def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
@@ -65,9 +64,10 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
         signature = inspect.signature(call)
         named = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
         here = [item for item in settings.given() if item.name not in {*signature.parameters, *COMMAND_LINE}]
-        keyword = inspect.Parameter.KEYWORD_ONLY
         others = [
-            inspect.Parameter(item.name, keyword, default=default_of(item), annotation=item.type)
+            inspect.Parameter(
+                item.name, inspect.Parameter.KEYWORD_ONLY, default=default_of(item), annotation=item.type
+            )
             for item in here
         ]
         call.__signature__ = signature.replace(parameters=[*named, *others])  # type: ignore[attr-defined]
@@ -83,11 +83,9 @@ def make_settings(settings: type[S], values: Mapping[str, Any], preset: str | No
     if is_frame(values.get("dataset")):
         values = {**values, "dataset": stored_frame(values["dataset"])}
     names = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
-    for name in values:
-        if name in COMMAND_LINE and name in settings.__dataclass_fields__:
-            raise UsageError(f"'{name}' is for the command line.", HELP)
-        if name not in names:
-            raise UsageError(f"no setting '{name}'.{did_you_mean(name, names)}", HELP)
+    if unknown := next((name for name in values if name not in names), None):
+        hint = "help() of the function lists its settings"
+        raise UsageError(f"no setting '{unknown}'.{did_you_mean(unknown, names)}", hint)
     with named({name: name for name in names}):
         return settings.make(preset, **values)
 
@@ -200,9 +198,8 @@ class Result:
         except ImportError:
             raise MissingExtra("pandas is not installed.", "pip install 'llmfair[pandas]'") from None
         if self._measured:
-            rows, design = self.per_query if per_query else self.rows, getattr(self.found, "design", None)
-            factors = getattr(design, "factors", None) or {}
-            header, lines = with_factors(lines_of(rows), factors)
+            factors = getattr(getattr(self.found, "design", None), "factors", None) or {}
+            header, lines = with_factors(lines_of(self.per_query if per_query else self.rows), factors)
             frame = pandas.DataFrame(lines, columns=list(header))
             return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
         if study := study_of(self.kind):

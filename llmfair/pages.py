@@ -19,7 +19,15 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     from llmfair.report.page import unfinished
     from llmfair.results import Exhibits
 
-    measures = declared(_measures(sources))
+    names: dict[str, None] = {}
+    for source in sources:
+        if (results := source.results) is None:
+            continue
+        if results.task in ("finetune-lora", "mitigate"):
+            names |= dict.fromkeys(row.measure for row in results.rows)
+        else:
+            names |= dict.fromkeys(results.shown if source.study else results.measures)
+    measures = declared(list(names))
     if len(sources) > 1:
         return many_page(sources, measures, _general)
     (source,) = sources
@@ -44,31 +52,16 @@ def _general(source: Source) -> General:
     return {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}[source.results.task]
 
 
-def _measures(sources: Sequence[Source]) -> list[str]:
-    """Measures of all results, each once."""
-    measures: dict[str, None] = {}
-    for source in sources:
-        if source.results is None:
-            continue
-        if source.results.task in ("finetune-lora", "mitigate"):
-            named = [row.measure for row in source.results.rows]
-        else:
-            named = source.results.shown if source.study else source.results.measures
-        measures |= dict.fromkeys(named)
-    return list(measures)
-
-
 def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:
     """The formats in which figures are wanted as files, too. Raises UsageError."""
     from llmfair.report.plots.base import FORMATS
 
     parts = figures.split(",") if isinstance(figures, str) else figures
-    wanted = [name for part in parts if (name := part.strip())]
-    for name in wanted:
-        if name not in FORMATS:
-            shown = f"{flag}{name} is no format." if flag else f"'{name}' is no format of figures."
-            raise UsageError(shown, f"known: {', '.join(FORMATS)}")
-    return wanted
+    formats = [name for part in parts if (name := part.strip())]
+    if unknown := next((name for name in formats if name not in FORMATS), None):
+        named = f"{flag}{unknown} is no format." if flag else f"'{unknown}' is no format of figures."
+        raise UsageError(named, f"known: {', '.join(FORMATS)}")
+    return formats
 
 
 def write_page(path: Path, page: Page, formats: Sequence[str] = ()) -> None:

@@ -19,17 +19,8 @@ from typing import Any, Literal, TypeVar
 from llmfair.errors import UsageError, did_you_mean, warn
 
 What = Literal[
-    "audit",
-    "backend",
-    "ranker",
-    "strategy",
-    "measure",
-    "aggregate",
-    "dataset",
-    "engine",
-    "simulated",
-    "remedy",
-]
+    "audit", "backend", "ranker", "strategy", "measure", "aggregate", "dataset", "engine", "simulated", "remedy"
+]  # fmt: skip
 F = TypeVar("F")
 C = TypeVar("C", bound=Callable[[str, object, Iterable[Any]], None])
 
@@ -45,7 +36,7 @@ _PACKAGES: dict[What, str] = {
     "simulated": "llmfair.backends.simulated",
     "remedy": "llmfair.mitigation.remedies",
 }
-_PLURALS: dict[What, str] = {"strategy": "strategies", "simulated": "simulated", "remedy": "remedies"}
+_PLURALS: dict[str, str] = {"strategy": "strategies", "simulated": "simulated", "remedy": "remedies"}
 _GROUPS: dict[What, str] = {kind: f"llmfair.{_PLURALS.get(kind, kind + 's')}" for kind in _PACKAGES}
 _found: dict[What, dict[str, Any]] = {kind: {} for kind in _PACKAGES}
 _checks: dict[What, Callable[[str, object, Iterable[Any]], None]] = {}
@@ -88,8 +79,9 @@ def lookup(kind: What, name: str) -> Any:
 
 def has(kind: What, name: str) -> bool:
     """Whether something is registered under `name`; imports no more than it has to in order to tell."""
-    if name not in _found[kind]:
-        _import_own(kind, name.replace("-", "_"))
+    # most of what is asked for stands in a module named like it
+    if name not in _found[kind] and (module := name.replace("-", "_")) in _modules(kind):
+        import_module(f"{_PACKAGES[kind]}.{module}")
     if name not in _found[kind]:
         _discover(kind)
     return name in _found[kind]
@@ -127,12 +119,6 @@ def later(where: str) -> Any:
     return property(lambda of: at(where))
 
 
-def _import_own(kind: What, module: str) -> None:
-    """Imports our module of this name, if there is one: most of what is asked for stands in a module named like it."""
-    if module in _modules(kind):
-        import_module(f"{_PACKAGES[kind]}.{module}")
-
-
 @cache
 def _modules(kind: What) -> frozenset[str]:
     """Our modules that may register something of this kind. A kind of audit is a folder; files beside it serve all."""
@@ -145,7 +131,7 @@ def _discover(kind: What) -> None:
     if kind in _complete:
         return
     for module in sorted(_modules(kind)):
-        _import_own(kind, module)
+        import_module(f"{_PACKAGES[kind]}.{module}")
     for point in _points().select(group=_GROUPS[kind]):
         try:
             offered = point.load()

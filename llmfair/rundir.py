@@ -101,6 +101,13 @@ class Manifest(RunSettings):
     label: str = ""
     unused: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("task", "identity"):
+            if not isinstance(self.settings.get(name), str):
+                raise ValueError(f"Object missing required field `{name}` - at `$.settings`")
+        if {*self.settings.get("stages", {})} != {*self.stages}:
+            raise ValueError("names other stages at `$.stages` than at `$.settings`")
+
     @property
     def answers_on_disk(self) -> int:
         """Those of all journals."""
@@ -196,19 +203,9 @@ class RunDir:
 
     def read_manifest(self) -> Manifest:
         """The manifest. Raises UsageError where there is none, naming the field where one is wrong or missing."""
-        path = self.manifest
-        if not path.exists():
+        if not self.manifest.exists():
             raise UsageError(f"{self.path} is not a run folder: it has no manifest.json.", RUNS_HINT)
-        manifest = read_named(path, Manifest)
-        for name in ("task", "identity"):
-            if not isinstance(manifest.settings.get(name), str):
-                raise UsageError(
-                    f"{path}: Object missing required field `{name}` - at `$.settings`.", RUNS_HINT
-                )
-        stages = manifest.settings.get("stages", {})
-        if not isinstance(stages, dict) or stages.keys() != manifest.stages.keys():
-            raise UsageError(f"{path}: names other stages at `$.stages` than at `$.settings`.", RUNS_HINT)
-        return manifest
+        return read_named(self.manifest, Manifest)
 
     def invocations(self) -> list[dict[str, Any]]:
         """The commands so far, as the manifest has them: a further one is noted behind them."""

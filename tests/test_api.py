@@ -295,7 +295,7 @@ def test_a_notebook_is_shown_no_markup_of_a_model(tmp_path: Path) -> None:
     ("call", "says", "hint"),
     [
         (lambda: llmfair.audit_listwise(windw=5), "no setting 'windw'. Did you mean 'window'?", "help()"),
-        (lambda: llmfair.audit_listwise(dry_run=True), "'dry_run' is for the command line.", "help()"),
+        (lambda: llmfair.audit_listwise(dry_run=True), "no setting 'dry_run'.", "help()"),
         (lambda: llmfair.audit_listwise("smaple"), "no dataset 'smaple'. Did you mean 'sample'?", "folder"),
         (lambda: llmfair.audit_listwise(preset="papr"), "no preset 'papr'. Did you mean 'paper'?", "paper"),
         (lambda: llmfair.audit_listwise(model=["fake:biased", "fake:oracle"]), "one call is one run", "compare"),

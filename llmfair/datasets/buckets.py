@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llmfair.datasets.files import OwnData
 from llmfair.datasets.pools import Places
 from llmfair.errors import UsageError
-from llmfair.nouns import Attribute, Candidates, Document, Query
+from llmfair.nouns import Attribute, Document
 
 if TYPE_CHECKING:
-    from llmfair.datasets.files import OwnData
     from llmfair.datasets.trec_fair import TrecFair
 
 RELEVANT_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
@@ -84,53 +84,53 @@ def draw_plan(
     return DrawPlan(size, text, relevant, fewest)
 
 
-@dataclass(frozen=True)
-class ListDraw:
+class ListDraw(OwnData):
     """A dataset whose lists were drawn; queries whose buckets could not be filled are left out, and told.
 
     All relevant documents are too many to hold: `stand_ins` has one for each combination of groups, and
-    `relevant_counts` says how many of a query's relevant documents each stands for.
+    `relevant_counts` says how many of a query's relevant documents each stands for. `shrunk`: the sizes of buckets that
+    are smaller than was asked for; `source`: what they were drawn from.
     """
 
-    name: str
-    prompt: str
-    attributes: Sequence[Attribute]
-    queries: Sequence[Query]
-    lists: Mapping[str, Candidates]
-    qrels: Mapping[str, Mapping[str, int]]
-    documents: Mapping[str, Document]
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    shrunk: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    source: Mapping[str, Any] = field(default_factory=dict)
-    stand_ins: Mapping[str, Document] = field(default_factory=dict)
-    relevant_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    def candidates(self, query: Query) -> Candidates:
-        return self.lists[query.query_id]
+    def __init__(self, name: str, prompt: str, source: Mapping[str, Any]) -> None:
+        super().__init__(name, prompt=prompt)
+        self.source, self.shrunk = source, dict[str, list[int]]()
+        self.stand_ins = dict[str, Document]()
+        self.relevant_counts = dict[str, dict[str, int]]()
 
     def describe(self) -> dict[str, Any]:
-        return {**self.source, "left_out": dict(self.left_out), "shrunk": dict(self.shrunk)}
+        return {**self.source, "left_out": self.left_out, "shrunk": self.shrunk}
 
 
 def draw(source: OwnData | TrecFair, attribute: Attribute, plan: DrawPlan, seed: int) -> ListDraw:
     """Draws a list for every topic whose buckets can be filled. Raises UsageError when none can."""
-    pools = source.pools(attribute)
-    picked: dict[str, list[list[str]]] = {}
-    left_out: dict[str, str] = {}
-    shrunk: dict[str, list[int]] = {}
+    pools, data = source.pools(attribute), ListDraw(source.name, source.prompt, source.describe())
     available: dict[str, list[int]] = {}
+    names: dict[str, str] = {}
+    alike: dict[int, str] = {}  # documents of equal groups share them: many documents, but few kinds
     for topic in source.topics:
-        shuffler = _Shuffler(pools.of(topic.query_id), pools.protected, seed, topic.query_id)
-        available[topic.query_id] = shuffler.sizes
+        query_id = topic.query_id
+        shuffler = _Shuffler(pools.of(query_id), pools.protected, seed, query_id)
+        available[query_id] = shuffler.sizes
         buckets = RULES.get(str(plan.buckets), _counts)(shuffler, plan)
         if isinstance(buckets, str):
-            left_out[topic.query_id] = f"{topic.text}: {buckets}"
+            data.left_out[query_id] = f"{topic.text}: {buckets}"
             continue
-        picked[topic.query_id] = [[str(pools.ids[place]) for place in bucket] for bucket in buckets]
         sizes = [*map(len, buckets)]
         if sum(sizes) != plan.size or (plan.buckets == "equal" and sizes[0] < plan.wanted_relevant // 2):
-            shrunk[topic.query_id] = sizes
-    if not picked:
+            data.shrunk[query_id] = sizes
+        data.by_id[query_id] = topic
+        doc_ids = data.lists[query_id] = [str(pools.ids[place]) for place in chain(*buckets)]
+        grades = source.grades(query_id, doc_ids[: sizes[0] + sizes[1]])
+        data.qrels[query_id] = {doc_id: grades.get(doc_id, 0) for doc_id in doc_ids}
+        counts = data.relevant_counts[query_id] = {}
+        for groups, count in source.relevant_groups(query_id):
+            if (name := alike.get(id(groups))) is None:
+                kind, new = repr(sorted(groups.items())), f"@ {len(names)}"  # no id holds white space
+                name = alike[id(groups)] = names.setdefault(kind, new)
+                data.stand_ins.setdefault(name, Document(name, "", groups=groups))
+            counts[name] = counts.get(name, 0) + count
+    if not data.lists:
         best = sorted(available.items(), key=lambda item: min(item[1]), reverse=True)[:3]
         nearest = "; ".join(f"query '{q}': {'/'.join(map(str, counts))}" for q, counts in best)
         raise UsageError(
@@ -138,41 +138,9 @@ def draw(source: OwnData | TrecFair, attribute: Attribute, plan: DrawPlan, seed:
             f"others unprotected/protected: {nearest}).",
             "ask for fewer with --candidates, --relevant or --min-relevant",
         )
-    documents = source.load({doc_id for of_topic in picked.values() for doc_id in chain(*of_topic)})
-    topics = {topic.query_id: topic for topic in source.topics if topic.query_id in picked}
-    qrels: dict[str, Mapping[str, int]] = {}
-    lists: dict[str, Candidates] = {}
-    stand_ins: dict[str, Document] = {}
-    relevant: dict[str, dict[str, int]] = {}
-    names: dict[str, str] = {}
-    alike: dict[int, str] = {}  # documents of equal groups share them: many documents, but few kinds
-    for query_id, drawn in picked.items():
-        doc_ids = [*chain.from_iterable(drawn)]
-        grades = source.grades(query_id, [*drawn[0], *drawn[1]])
-        qrels[query_id] = {doc_id: grades.get(doc_id, 0) for doc_id in doc_ids}
-        items = tuple(documents[doc_id] for doc_id in doc_ids)
-        lists[query_id] = Candidates(topics[query_id], items, qrels[query_id])
-        counts = relevant[query_id] = {}
-        for groups, count in source.relevant_groups(query_id):
-            if (name := alike.get(id(groups))) is None:
-                kind, new = repr(sorted(groups.items())), f"@ {len(names)}"  # no id holds white space
-                name = alike[id(groups)] = names.setdefault(kind, new)
-                stand_ins.setdefault(name, Document(name, "", groups=groups))
-            counts[name] = counts.get(name, 0) + count
-    return ListDraw(
-        source.name,
-        source.prompt,
-        source.attributes,
-        [topics[query_id] for query_id in picked],
-        lists,
-        qrels,
-        documents,
-        left_out,
-        shrunk,
-        source.describe(),
-        stand_ins,
-        relevant,
-    )
+    data.documents = {**source.load({*chain.from_iterable(data.lists.values())})}
+    data.attributes = [*source.attributes]
+    return data
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import os
 import shutil
 import time
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 import llmfair
@@ -26,6 +24,7 @@ from llmfair.io.files import FULL, GZIP, LONGEST_LINE, clear, itself, opened
 from llmfair.io.net import Client, Stream, Transient, is_http_address, wait
 
 BLOCK = 1 << 16
+GZIP_WINDOW = 16 + zlib.MAX_WBITS
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; so much that is new starts them anew:
 LEAST = 10_000
 TIMEOUT = 60.0
@@ -191,63 +190,50 @@ def _reply(url: str, start: int, place: str) -> Iterator[Stream]:
     raise LlmfairError(f"{place}: the server redirects without end.", ELSEWHERE)
 
 
-class _Measured(io.RawIOBase):
-    """Blocks as a file, counted and hashed as they pass."""
-
-    def __init__(self, source: Iterator[bytes], progress: DownloadProgress) -> None:
-        self.source, self.progress = source, progress
-        self.rest = memoryview(b"")
-        self.md5 = hashlib.md5(usedforsecurity=False)
-        self.count = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self.rest:
-            block = next(self.source, b"")
-            self.md5.update(block)
-            self.count += len(block)
-            self.progress.advance(len(block))
-            self.rest = memoryview(block)
-        count = min(len(buffer), len(self.rest))
-        buffer[:count] = self.rest[:count]
-        self.rest = self.rest[count:]
-        return count
-
-
 def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
-    """The lines of a source file, gzip or plain, from disk or straight from its URL; then its size and md5 in `seen`.
+    """The lines of a source file without their ends, gzip or plain, from disk or straight from its URL.
 
-    Raises, before it ends, UsageError for a broken gzip file or an endless line, and LlmfairError when the md5 is not
-    the expected one.
+    Then its size and md5 stand in `seen`. Raises, before it ends, UsageError for a broken gzip file or an endless line,
+    and LlmfairError when the md5 is not the expected one.
     """
-    here = origin.here
     progress.step(f"{origin.name}: read", origin.bytes)
-    with opened(origin.path) if here else io.BytesIO() as file:
-        blocks_here = iter(partial(file.read, BLOCK), b"")
-        measured = _Measured(blocks_here if here else blocks(origin.url or "", 0), progress)
-        raw = io.BufferedReader(measured, BLOCK)
-        packed = raw.peek(2)[:2] == GZIP
-        unpacked = io.BufferedReader(cast(Any, gzip.GzipFile(fileobj=raw)), 1 << 20) if packed else raw
-        try:
-            for number, line in enumerate(iter(partial(unpacked.readline, LONGEST), b""), start=1):
-                if len(line) == LONGEST and not line.endswith(b"\n"):
-                    raise UsageError(
-                        f"{origin.place}:{number}: longer than {LONGEST >> 20} MB.", "one JSON object a line"
-                    )
-                yield line
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise UsageError(
-                f"{origin.place}: not a complete gzip file: {error}", "get another copy of it"
-            ) from None
-        while raw.read(BLOCK):
-            pass  # an md5 speaks of every byte
-    digest = measured.md5.hexdigest()
+    md5, size, number, rest = hashlib.md5(usedforsecurity=False), 0, 0, b""
+    unpack: Any = None
+    with opened(origin.path) if origin.here else nullcontext() as file:
+        for block in blocks(origin.url or "", 0) if file is None else iter(partial(file.read, BLOCK), b""):
+            if size == 0 and block[:1] == GZIP[:1]:
+                unpack = zlib.decompressobj(GZIP_WINDOW)
+            md5.update(block)
+            size += len(block)
+            progress.advance(len(block))
+            try:
+                while block:
+                    if unpack is not None and unpack.eof:  # the next one of several files in one
+                        unpack = zlib.decompressobj(GZIP_WINDOW)
+                    text = block if unpack is None else unpack.decompress(block)
+                    *lines, rest = (rest + text).split(b"\n")
+                    for line in lines:
+                        number += 1
+                        yield line
+                    block = b"" if unpack is None else unpack.unused_data
+            except zlib.error as error:
+                raise _broken(origin, f"not a complete gzip file: {error}") from None
+            if len(rest) > LONGEST:
+                what = f"longer than {LONGEST >> 20} MB."
+                raise UsageError(f"{origin.place}:{number + 1}: {what}", "one JSON object a line")
+    if unpack is not None and not unpack.eof:
+        raise _broken(origin, "not a complete gzip file: it ends too early")
+    if rest:
+        yield rest
+    digest = md5.hexdigest()
     if origin.md5 and digest != origin.md5:
-        remove = f"remove {origin.path} and " if here else ""
+        remove = f"remove {origin.path} and " if origin.here else ""
         raise LlmfairError(_differs(origin, digest), f"{remove}repeat the command")
-    origin.seen = {"bytes": measured.count, "md5": digest}
+    origin.seen = {"bytes": size, "md5": digest}
+
+
+def _broken(origin: Origin, what: str) -> UsageError:
+    return UsageError(f"{origin.place}: {what}.", "get another copy of it")
 
 
 def _differs(origin: Origin, digest: str) -> str:

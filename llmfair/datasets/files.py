@@ -65,8 +65,8 @@ class OwnData:
     """
 
     # Of its own lists every relevant document is at hand.
-    stand_ins: Mapping[str, Document] = {}
-    relevant_counts: Mapping[str, Mapping[str, int]] = {}
+    stand_ins: dict[str, Document] = {}
+    relevant_counts: dict[str, dict[str, int]] = {}
 
     def __init__(self, name: str, where: str = "", prompt: str = "general") -> None:
         self.name, self.where, self.prompt = name, where or name, prompt

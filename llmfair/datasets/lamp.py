@@ -7,7 +7,6 @@ is here. Its authors publish neither sizes nor checksums, so that what is fetche
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -164,8 +163,6 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
             )
         if query_id == RESERVED_QUERY:
             raise wrong(inputs, 0, "id", f"'{query_id}' stands for all queries", HINT)
-    if twice := next((query_id for query_id, count in Counter(queries).items() if count > 1), None):
-        raise wrong(inputs, 0, "id", f"'{twice}' is there twice", HINT)
     labels: dict[str, Groups] = {}
     questions = []
     entries.reverse()

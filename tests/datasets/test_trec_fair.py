@@ -134,6 +134,7 @@ GENDERS = {
     "female": P, "cisgender female": P, "transgender female": P, "male": U, "cisgender male": U,
     "transgender male": U, "non-binary": None, "intersex": None, "agender": None, "two-spiriit": None,
 }  # fmt: skip
+MIXED: tuple[MixedPolicy, ...] = ("drop", "protected", "unprotected")
 EUROPE = {"Europe", "Eastern Europe", "Northern Europe", "Southern Europe", "Western Europe"}
 
 
@@ -144,34 +145,21 @@ def side(attribute: str, labels: list[str] | None, mixed: MixedPolicy = "drop") 
     )
 
 
-@pytest.mark.parametrize(("label", "expected"), GENDERS.items())
-def test_gender_labels(label: str, expected: Side | None) -> None:
-    assert canonical_groups("gender", [label]) == ({P: "female", U: "male", None: "nonbinary"}[expected],)
-    assert side("gender", [label]) is expected
-
-
-def test_continents_and_sub_regions() -> None:
+def test_groups_and_sides_of_labels() -> None:
+    for label, expected in GENDERS.items():
+        assert canonical_groups("gender", [label]) == ({P: "female", U: "male", None: "nonbinary"}[expected],)
+        assert side("gender", [label]) is expected
     assert len(distill.CONTINENTS) == 7 and len(distill.SUBREGIONS) == 20
     for region in {*distill.CONTINENTS, *distill.SUBREGIONS}:
         assert canonical_groups("location", [region]) == (region,)
         assert side("location", [region]) is (U if region in EUROPE else P), region
     pacific = ["Polynesia", "Oceania", "Australia and New Zealand", "Melanesia", "Micronesia"]
     assert canonical_groups("location", pacific) == ("Oceania",)
-
-
-@pytest.mark.parametrize("labels", [None, [], [""], ["@UNKNOWN"], ["Unknown"], ["Atlantis"]])
-def test_unknown_in_all_its_forms(labels: list[str] | None) -> None:
-    assert canonical_groups("location", labels) == ()
-    assert side("location", labels, "protected") is None
-
-
-def test_mixed_pages_under_the_three_options() -> None:
+    for labels in (None, [], [""], ["@UNKNOWN"], ["Unknown"], ["Atlantis"]):
+        assert canonical_groups("location", labels) == ()
+        assert side("location", labels, "protected") is None
     mixed = ["Western Europe", "Eastern Asia"]
-    assert [side("location", mixed, option) for option in ("drop", "protected", "unprotected")] == [
-        None,
-        P,
-        U,
-    ]
+    assert [side("location", mixed, option) for option in MIXED] == [None, P, U]
     assert side("location", ["Western Europe", "Southern Europe"]) is U
     assert side("gender", ["female", "non-binary"], "protected") is None  # a group of neither side
 
