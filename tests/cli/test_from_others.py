@@ -109,7 +109,7 @@ def test_a_setting_does_the_same_for_every_command() -> None:
 
 def test_the_model_that_a_run_names_is_told_before_it_is_asked() -> None:
     warn.cache_clear()
-    ran(*SMALL, "-o", "run")
+    copied("listwise", "run")
     document = kept("manifest", "run") | {"model": "python:rank_it:rank"}
     Path("run/manifest.json").write_text(json.dumps(document))
     assert "model = python:rank_it:rank imports code" in llmfair("mitigate", "run", "--dry-run").err
@@ -119,26 +119,22 @@ def test_the_model_that_a_run_names_is_told_before_it_is_asked() -> None:
 
 @pytest.mark.whole
 @pytest.mark.parametrize(
-    ("text", "command", "code"),
+    ("text", "flags", "code"),
     [
-        ('dataset = "sample"\nattribute = "age"\nmixed = "protected"', ("run",), 0),
-        ('qrels = "q"\ngroups = "g"\nattributes = "a"', ("run",), 0),
-        ('dataset = "sample"', ("run/rankings/neutral.run", "--qrels", "run/qrels.txt", "--groups", "run/groups.tsv"), 0),
-        ('qrels = "q"\ngroups = "g"', ("run/rankings/neutral.run", "-d", "sample"), 0),
-        ('output = "run"', ("run",), 0),
-        ('[score]\noutput = "run"\ndataset = "none"', ("run",), 0),
-        ("", ("run", "-o", "run"), 1),
-        ("", ("run", "-d", "sample"), 2),
-        ("", ("run", "-a", "age"), 2),
-        ("", ("run/rankings/neutral.run", "-d", "sample", "--qrels", "run/qrels.txt", "--groups", "run/groups.tsv"), 2),
+        ('dataset = "sample"\nattribute = "age"\nqrels = "q"\ngroups = "g"', "run", 0),
+        ('[score]\noutput = "run"\ndataset = "none"', "run", 0),
+        ('dataset = "sample"', "run/rankings/neutral.run --qrels run/qrels.txt --groups run/groups.tsv", 0),
+        ('qrels = "q"\ngroups = "g"', "run/rankings/neutral.run -d sample", 0),
+        ("", "run -o run", 1),
+        ("", "run -d sample", 2),
+        ("", "run -a age", 2),
+        ("", "run/rankings/neutral.run -d sample --qrels run/qrels.txt --groups run/groups.tsv", 2),
     ],
-)  # fmt: skip
-def test_settings_of_a_file_give_way_where_a_run_brings_its_own(
-    text: str, command: tuple[str, ...], code: int
-) -> None:
-    ran(*SMALL, "-o", "run")
+)
+def test_settings_of_a_file_give_way_where_a_run_brings_its_own(text: str, flags: str, code: int) -> None:
+    copied("listwise", "run")
     Path("llmfair.toml").write_text(text)
-    found = llmfair("score", *command)
+    found = llmfair("score", *flags.split())
     assert found.code == code, found.err
 
 
