@@ -25,7 +25,7 @@ from llmfair.datasets.pages import PageStore, PageWriter, written
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.io import files
 from llmfair.io.files import field_of, write_whole, wrong
-from llmfair.nouns import NUMBERS, Document, Query
+from llmfair.nouns import NUMBERS, Document
 
 TextOf = tuple[str, Callable[[str], str]]
 """Which field of a line has the text, and what makes it plain."""
@@ -42,8 +42,8 @@ class TopicLine(Struct):
     """A line of a topics file."""
 
     id: int | Annotated[str, Meta(pattern=r"^[^\s\ud800-\udfff]+$")]
-    title: Characters
-    rel_docs: list[PageId]
+    title: Characters = ""
+    rel_docs: list[PageId] = []
     keywords: list[Characters] | str | None = None
 
 
@@ -59,25 +59,39 @@ class Topic(Struct, omit_defaults=True):
 # Step 1: topics and relevance
 
 
-def keep_topics(
-    folder: Path, queries: Iterable[Query], relevant: Iterable[tuple[str, int]]
-) -> dict[str, Any]:
-    """Writes topics.json: each topic with its relevant page ids, without repeats."""
-    pages: dict[Query, list[int]] = {query: [] for query in queries}
-    by_id = {query.query_id: query for query in pages}
-    for query_id, page_id in relevant:
-        if query_id in by_id:
-            pages[by_id[query_id]].append(page_id)
-    topics = [
-        Topic(query.query_id, query.text, sorted({*of}), [*query.keywords]) for query, of in pages.items()
-    ]
-    write_whole(folder / TOPICS, [json.dumps(files.plain(topics), ensure_ascii=False) + "\n"])
-    rows = sum(len(topic.relevant) for topic in topics)
+def keep_topics(folder: Path, sources: Iterable[tuple[str, Iterable[bytes]]]) -> dict[str, Any]:
+    """Writes topics.json: each topic with its relevant page ids, without repeats.
+
+    `sources`: files by name with their lines, which may have the topics apart from their relevant pages. Raises
+    UsageError for a malformed line, a second one of a topic in a file, and a topic without relevant pages.
+    """
+    topics: dict[str, Topic] = {}
+    name = ""
+    for name, lines in sources:
+        ids = set[str]()
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            row = fields_of(line, TopicLine, name, number)
+            query_id = str(row.id)
+            if query_id in ids:
+                raise wrong(name, number, "id", f"topic '{query_id}' is there already", "one line a topic")
+            ids.add(query_id)
+            topic = Topic(query_id, row.title, [], [*keywords_of(row.keywords or ())])
+            topics.setdefault(query_id, topic).relevant += map(int, row.rel_docs)
+    rows = sum(len(topic.relevant) for topic in topics.values())
+    for topic in topics.values():
+        topic.relevant = sorted({*topic.relevant})
+        if not topic.relevant:
+            raise wrong(name, 0, "rel_docs", f"topic '{topic.query_id}' has none", HINT)
+    text = json.dumps(files.plain([*topics.values()]), ensure_ascii=False) + "\n"
+    write_whole(folder / TOPICS, [text])
+    kept = sum(len(topic.relevant) for topic in topics.values())
     return {
         "queries": len(topics),
-        "relevance_rows": rows,
-        "duplicate_rows": sum(map(len, pages.values())) - rows,
-        "pages": len(pages_of(topics)),
+        "relevance_rows": kept,
+        "duplicate_rows": rows - kept,
+        "pages": len(pages_of(topics.values())),
     }
 
 
@@ -85,24 +99,6 @@ def pages_of(topics: Iterable[Topic]) -> Pages:
     """All pages relevant to some topic."""
     relevant = [np.array(topic.relevant, dtype=np.int64) for topic in topics]
     return np.unique(np.concatenate([*relevant, np.empty(0, dtype=np.int64)]))
-
-
-def topic_rows(lines: Iterable[bytes], name: str) -> list[tuple[Query, list[int]]]:
-    """The topic and the relevant pages of each line of a topics file.
-
-    Raises UsageError for a malformed line, and for a second one of a topic.
-    """
-    rows: dict[str, tuple[Query, list[int]]] = {}
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            read = fields_of(line, TopicLine, name, number)
-            topic = Query(str(read.id), read.title, keywords_of(read.keywords or ()))
-            if topic.query_id in rows:
-                raise UsageError(
-                    f"{name}:{number}: id: topic '{topic.query_id}' is there already.", "one line a topic"
-                )
-            rows[topic.query_id] = topic, [*map(int, read.rel_docs)]
-    return [*rows.values()]
 
 
 # Step 2: groups

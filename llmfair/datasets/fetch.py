@@ -35,12 +35,11 @@ from llmfair.datasets.download import (
     md5_of,
     read_lines,
 )
-from llmfair.datasets.files import keywords_of
 from llmfair.datasets.trec_fair import COLLECTIONS, Collection, fetch_record, index_name, read_fetched
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files, secrets
 from llmfair.io.files import encode, write_whole
-from llmfair.nouns import Fill, Query
+from llmfair.nouns import Fill
 
 Step = Literal["topics", "metadata", "pages"]
 Scope = Literal["pool", "full"]
@@ -151,9 +150,7 @@ def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
     # a step rests on those before it
     for step in dropwhile(lambda step: _is_done(step, collection, record, options), STEPS):
         copies, published_files = options.copies(step), keys.get(step, collection.topic_files)
-        origins[step] = (
-            [given_copy(copies[0])] if copies else [published(k, step == "topics") for k in published_files]
-        )
+        origins[step] = [given_copy(copies[0])] if copies else [*map(published, published_files)]
     return FetchPlan(collection, options, origins)
 
 
@@ -208,19 +205,17 @@ def given_copy(text: str) -> Origin:
     return Origin(path.name, path)
 
 
-def published(key: str, keep: bool) -> Origin:
-    """A file of ir_datasets' list: its own copy if it holds one, else downloaded; topics to where it looks for them."""
+def published(key: str) -> Origin:
+    """A file of ir_datasets' list: its own copy if it holds one, else downloaded."""
     import ir_datasets
 
     entry = ir_datasets.util.DownloadConfig.context("trec-fair").contents()[key]
-    home = Path(ir_datasets.util.home_path())
-    name = Path(entry["cache_path"]).name
-    original = home / "trec-fair" / entry["cache_path"]
-    for held in (original, home / "downloads" / entry["expected_md5"]):
+    home, name = Path(ir_datasets.util.home_path()), Path(entry["cache_path"]).name
+    for held in (home / "trec-fair" / entry["cache_path"], home / "downloads" / entry["expected_md5"]):
         if held.is_file():
             return Origin(name, held, entry["url"])
-    path = original if keep else downloads() / "trec-fair" / entry["cache_path"]
-    return Origin(name, path, entry["url"], entry.get("size_hint"), entry["expected_md5"], temporary=not keep)
+    path = downloads() / "trec-fair" / entry["cache_path"]
+    return Origin(name, path, entry["url"], entry.get("size_hint"), entry["expected_md5"], temporary=True)
 
 
 def downloads() -> Path:
@@ -252,32 +247,27 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         write_whole(folder / "fetch.json", [text])
 
-    def lines(origin: Origin) -> Iterator[bytes]:
+    def lines(origin: Origin, last: bool = True) -> Iterator[bytes]:
         """The lines of a source; what is kept of them is written after the last one, and counts as not done by then."""
         yield from read_lines(origin, progress)
-        note()
+        if last:
+            note()
 
     with alone_in(folder):
         free = shutil.disk_usage(folder).free
         if free < plan.disk_bytes:
             raise disk_full(f"{plan.disk_bytes / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB are free")
         for step, origins in plan.origins.items():
-            for origin in origins:
-                if step == "topics" or not options.stream:
-                    download(origin, progress)
+            for origin in origins if not options.stream else ():
+                download(origin, progress)
             first = origins[0]
-            wanted = np.empty(0, np.int64) if step == "topics" else _wanted(folder)
+            wanted = np.empty(0, np.int64)
+            if step != "topics":
+                wanted = distill.pages_of(read_fetched(folder / TOPICS, list[distill.Topic]))
             match step:
-                case "topics" if options.topics:
-                    rows = distill.topic_rows(lines(first), first.place)
-                    relevant = ((topic.query_id, page) for topic, pages in rows for page in pages)
-                    counts = distill.keep_topics(folder, [topic for topic, _ in rows], relevant)
                 case "topics":
-                    for origin in origins:
-                        for _ in read_lines(origin, progress):
-                            pass  # for its md5; ir_datasets reads the rows
-                    note()
-                    counts = distill.keep_topics(folder, *_published_topics(collection))
+                    sources = ((of.place, lines(of, of is origins[-1])) for of in origins)
+                    counts = distill.keep_topics(folder, sources)
                 case "metadata":
                     labels, full = collection.labels, options.index == "full"
                     counts = distill.keep_groups(folder, wanted, lines(first), first.place, labels, full)
@@ -290,34 +280,16 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
                 if options.indexed:
                     _remove_other_indexes(collection, options.indexed)
             files.note(folder, FILES[step])
-            sources = [
+            read = [
                 {"name": of.name, "from": secrets.written(of.url or str(of.path)), **of.seen}
                 for of in origins
             ]
-            record[step] = {"sources": sources, **counts}
+            record[step] = {"sources": read, **counts}
             note()
             for origin in origins:
                 if origin.temporary and not options.keep_downloads:
                     origin.path.unlink(missing_ok=True)
     return fetch_record(collection)
-
-
-def _wanted(folder: Path) -> distill.Pages:
-    """The ids of all pages relevant to some topic."""
-    return distill.pages_of(read_fetched(folder / TOPICS, list[distill.Topic]))
-
-
-def _published_topics(collection: Collection) -> tuple[list[Query], Iterator[tuple[str, int]]]:
-    """The topics, and the relevant pages of each, as ir_datasets reads them."""
-    import ir_datasets
-
-    dataset = ir_datasets.load(collection.name)
-    topics = [
-        Query(query.query_id, query.text, keywords_of(getattr(query, "keywords", ())))
-        for query in dataset.queries_iter()
-    ]
-    rows = dataset.qrels_iter()
-    return topics, ((row.query_id, int(row.doc_id)) for row in rows if row.relevance >= 1)
 
 
 def _keep_pages(

@@ -196,6 +196,24 @@ def test_topics_of_a_file_keep_their_keywords(serve: Serve, tmp_path: Path) -> N
 
 
 @pytest.mark.whole
+def test_topics_and_judgements_of_2021_come_apart(serve: Serve) -> None:
+    topic = {"id": 9, "title": "Film", "keywords": ["a b", "c"], "scope": "s"}
+    apart = {
+        "2021/eval/topics": lines([topic]),
+        "2021/eval/qrels": lines([{"id": 9, "rel_docs": [316, 12, 316]}]),
+    }
+    serve(sources_2021() | apart)
+    record = well(command("--json", name="trec-fair/2021/eval")).json
+    assert (record["topics"]["relevance_rows"], record["topics"]["duplicate_rows"]) == (2, 1)
+    source: TrecFair = load_dataset("trec-fair/2021/eval/location")
+    assert [(topic.text, topic.keywords) for topic in source.topics] == [("Film", ("a b", "c"))]
+    assert list(source.relevant("9")) == ["12", "316"]
+    serve(sources_2021() | apart | {"2021/eval/qrels": lines([])})
+    shutil.rmtree(cache_folder())
+    refusal(command(name="trec-fair/2021/eval"), "rel_docs: topic '9' has none")
+
+
+@pytest.mark.whole
 def test_files_that_ir_datasets_holds_are_used_as_they_are(serve: Serve, tmp_path: Path) -> None:
     server = serve(sources_2022())
     home = tmp_path / "home"
@@ -204,7 +222,7 @@ def test_files_that_ir_datasets_holds_are_used_as_they_are(serve: Serve, tmp_pat
     held.write_bytes(server.files[DOCS])
     assert command("--text-words", "3").code == 0
     assert {request.name for request in server.requests} == {TOPICS, META}
-    assert held.exists() and (home / "trec-fair" / "2022" / "trec_2022_train_reldocs.jsonl").exists()
+    assert held.exists()
     source: TrecFair = load_dataset("trec-fair/2022/gender")
     assert source.load(["307"])["307"].text == "one two three"
     assert command("--json").json["already_fetched"], "more is there than is asked for"
@@ -333,6 +351,7 @@ DEEP = b'{"x": ' + b"[" * 100_000
 ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
     ("--topics", TOPIC | {"rel_docs": [2**63]}, "rel_docs[0]: expected `int` <= 9223372036854775807"),
     ("--topics", TOPIC | {"title": "\ud800"}, "title: expected `str` matching"),
+    ("--topics", {"id": 84, "title": "T", "rel_docs": "3"}, "rel_docs: expected `array`, got `str`"),
     ("--topics", TOPIC | {"id": "8 4"}, "id: expected `str` matching"),
     ("--topics", TOPIC | {"keywords": 5}, "keywords: expected `str | array | null`, got `int`"),
     ("--topics", {"\ud800": 1} | TOPIC, "'utf-8' codec can't encode"),
