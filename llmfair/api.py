@@ -265,6 +265,7 @@ AUDIT = """
 
 
 def _audit_of(kind: Kind) -> Callable[..., Result]:
+    """One model's audit, or that of a ranker of the caller's own, run or continued, with its report."""
     usual = {item.name: default_of(item) for item in fields(kind.settings)}
 
     def call(
@@ -276,7 +277,40 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
         preset: str | None = None,
         **settings: Any,
     ) -> Result:
-        return _audit(kind, preset, {"dataset": dataset, **settings}, model, ranker, progress)
+        from llmfair.audits.gates import statuses_of, suite_of, write_junit
+        from llmfair.audits.runs.run import perform
+        from llmfair.audits.subject import subjects
+        from llmfair.backends.given import CallerModel
+        from llmfair.backends.python import Function
+
+        values: dict[str, Any] = {"dataset": dataset, **settings}
+        backend: CallerModel | Function | None = None
+        if ranker is not None or not isinstance(model, str | Sequence):
+            backend = CallerModel(model) if ranker is None else Function(ranker)
+            # a name says too little to share answers with other runs, and a ranker may be made of more than its source
+            if ranker is not None or not hasattr(model, "identity"):
+                values = {"no_cache": True, **values}
+            model = backend.spec
+        options = make_settings(kind.settings, {"model": model, **values}, preset)
+        runs = [subject for each in options.each() for subject in subjects(each)]
+        if len(runs) > 1:
+            raise UsageError(
+                f"one call is one run, but {len(runs)} are named.",
+                "one call for each model or strategy, then llmfair.compare; with an adapter add adapter_only=True",
+            )
+        subject = replace(runs[0], given=backend)
+        watch = _watch(f"Asking {subject.label}", progress, options.batch)
+        written = perform(
+            kind.design(options, subject), watch, lambda run, _: _report(run) if options.report else None
+        )
+        for line in written.skipped:
+            warnings.warn(line, stacklevel=2)
+        if options.junit is not None:
+            suite = suite_of(subject.label, kind.name, written.results, written.error)
+            write_junit(options.junit, [suite], statuses_of(options.fail_on, kind.words.statuses[:-1]))
+        if written.error is not None:
+            raise _readable(written.error, written.folder.path)
+        return Result(kind.name, written.results, written.folder.path)
 
     call.__doc__ = f"{kind.help().does} `llmfair {kind.name}` of one model.\n{AUDIT}"
     return takes(kind.settings)(call)
@@ -501,44 +535,6 @@ def schema() -> dict[str, Any]:
     from llmfair.documents import schema as schema_of
 
     return schema_of()
-
-
-def _audit(
-    kind: Kind, preset: str | None, values: Mapping[str, Any], model: Any, ranker: Any, progress: bool
-) -> Result:
-    """One model's audit, or that of a ranker of the caller's own, run or continued, with its report."""
-    from llmfair.audits.gates import statuses_of, suite_of, write_junit
-    from llmfair.audits.runs.run import perform
-    from llmfair.audits.subject import subjects
-    from llmfair.backends.given import CallerModel
-    from llmfair.backends.python import Function
-
-    backend: CallerModel | Function | None = None
-    if ranker is not None or not isinstance(model, str | Sequence):
-        backend = CallerModel(model) if ranker is None else Function(ranker)
-        # a name says too little to share answers with other runs, and a ranker may be made of more than its source
-        if ranker is not None or not hasattr(model, "identity"):
-            values = {"no_cache": True, **values}
-        model = backend.spec
-    options = make_settings(kind.settings, {"model": model, **values}, preset)
-    runs = [subject for each in options.each() for subject in subjects(each)]
-    if len(runs) > 1:
-        raise UsageError(
-            f"one call is one run, but {len(runs)} are named.",
-            "one call for each model or strategy, then llmfair.compare; with an adapter add adapter_only=True",
-        )
-    subject = replace(runs[0], given=backend)
-    watch = _watch(f"Asking {subject.label}", progress, options.batch)
-
-    written = perform(
-        kind.design(options, subject), watch, lambda run, _: _report(run) if options.report else None
-    )
-    if options.junit is not None:
-        suite = suite_of(subject.label, kind.name, written.results, written.error)
-        write_junit(options.junit, [suite], statuses_of(options.fail_on, kind.words.statuses[:-1]))
-    if written.error is not None:
-        raise _readable(written.error, written.folder.path)
-    return Result(kind.name, written.results, written.folder.path)
 
 
 def _watch(name: str, visible: bool, batch: bool = False) -> Watch:

@@ -20,15 +20,10 @@ LOOKED_AT = 100
 class Collection:
     """The topics of a dataset or source, its judgements, and all its documents; a Dataset itself.
 
-    Raises UsageError for a source whose documents are not at hand, and for one without any text.
+    Raises UsageError for a source without any text.
     """
 
     def __init__(self, source: Any) -> None:
-        if not hasattr(source, "documents"):
-            raise UsageError(
-                f"{source.name} cannot be searched: it has the documents that were judged, and not their texts.",
-                "a folder with docs.jsonl, queries.tsv, qrels.txt and groups.tsv, or -d refine-sample",
-            )
         self.source = source
         self.name, self.prompt = source.name, source.prompt
         self.documents: Mapping[str, Document] = source.documents
@@ -53,8 +48,7 @@ class Collection:
     @property
     def index(self) -> MadeIndex | None:
         """The index that it was fetched with; None where its documents are at hand to be indexed."""
-        index: MadeIndex | None = getattr(self.source, "index", None)
-        return index
+        return self.source.index if self.too_many else None  # type: ignore[no-any-return]
 
     @cached_property
     def qrels(self) -> Qrels:

@@ -125,7 +125,7 @@ def keep_groups(
             *((key, float | None, None) for key in NUMBERS),
         ],
     )
-    with written(folder / GROUPS, [{}]) as pages:
+    with written(folder / GROUPS) as pages:
         for page_id, number, line in by_id(lines, "page_id", name, counts):
             if not (full or page_id in relevant):
                 continue
@@ -213,7 +213,7 @@ def keep_pages(
     with ExitStack() as writers:
         pages, every = writers.enter_context(written(folder / PAGES)), None
         if index and full:
-            every = writers.enter_context(written(index / PAGES, metadata.combinations))
+            every = writers.enter_context(written(index / PAGES))
         added = documents(pages, every)
         if index and fill:
             fill(index, added)

@@ -39,11 +39,11 @@ SELECT = f"SELECT title, text, {', '.join(NUMBERS)} FROM pages WHERE id = ?"
 
 
 class PageWriter:
-    """Adds pages in any order; `combinations` of groups are numbered first, others as they come."""
+    """Adds pages in any order; combinations of groups are numbered as they come."""
 
-    def __init__(self, db: sqlite3.Connection, combinations: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._codes = {encode(groups): code for code, groups in enumerate(combinations)}
+        self._codes: dict[bytes, int] = {}
         self.ids, self._code_of, self._titled = array("q"), array("i"), bytearray()
 
     def add(
@@ -55,34 +55,27 @@ class PageWriter:
         numbers: Mapping[str, float] = NO_NUMBERS,
     ) -> bool:
         """Whether the page is new: the first of an id counts."""
-        combination = encode(groups)
-        code = self._codes.get(combination, len(self._codes))
         row = (page_id, _writable(title), _writable(text), *map(numbers.get, NUMBERS))
         if not self._db.execute(INSERT, row).rowcount:
             return False
-        self._codes[combination] = code
         self.ids.append(page_id)
-        self._code_of.append(code)
+        self._code_of.append(self._codes.setdefault(encode(groups), len(self._codes)))
         self._titled.append(bool(title.strip()))
         return True
 
     def save(self) -> None:
-        """Writes columns and groups, of which none is without a page."""
-        ids = np.array(self.ids, dtype=np.int64)
+        """Writes columns and groups."""
+        ids, codes = np.array(self.ids, dtype=np.int64), np.array(self._code_of, dtype=np.int32)
         order = np.argsort(ids)
-        ids, codes = ids[order], np.array(self._code_of, dtype=np.int32)[order]
-        present, first = np.unique(codes, return_index=True)
-        values: dict[str, NDArray[Any]] = {
-            "ids": ids,
-            "codes": np.searchsorted(present, codes).astype(np.int32),
+        columns = {
+            "ids": ids[order],
+            "codes": codes[order],
             "titled": np.array(self._titled, dtype=np.bool_)[order],
         }
-        combinations = [*self._codes]
-        rows = zip(ids[first].tolist(), (combinations[code] for code in present), strict=True)
-        self._db.executemany("INSERT INTO groups VALUES (?, ?)", rows)
-        self._db.executemany(
-            "INSERT INTO columns VALUES (?, ?)", ((name, of.tobytes()) for name, of in values.items())
-        )
+        firsts = ids[order][np.unique(codes[order], return_index=True)[1]].tolist()
+        self._db.executemany("INSERT INTO groups VALUES (?, ?)", zip(firsts, self._codes, strict=True))
+        rows = ((name, of.tobytes()) for name, of in columns.items())
+        self._db.executemany("INSERT INTO columns VALUES (?, ?)", rows)
         self._db.execute("COMMIT")
 
 
@@ -92,13 +85,13 @@ def _writable(text: str) -> str:
 
 
 @contextmanager
-def written(path: Path, combinations: Iterable[Mapping[str, Any]] = ()) -> Iterator[PageWriter]:
+def written(path: Path) -> Iterator[PageWriter]:
     """A file of pages while it is written; there once the context is left. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with whole(path) as file, closing(sqlite3.connect(file.name, isolation_level=None)) as db:
             db.executescript(SCHEMA)
-            writer = PageWriter(db, combinations)
+            writer = PageWriter(db)
             yield writer
             writer.save()
     except sqlite3.OperationalError as error:

@@ -60,7 +60,7 @@ def index_of(scope: str) -> Path:
 def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
     groups = {3: {"g": ["a"]}, 8: {"g": ["a", "b"]}}
     texts = {8: ("Eight", "of\nlines"), 3: ("Three", "名"), 500: ("", ""), 4: ("Four", "x")}
-    with written(tmp_path / "pages.db", [{"g": ["of no page"]}, {}]) as pages:
+    with written(tmp_path / "pages.db") as pages:
         for page_id, text in texts.items():
             assert pages.add(page_id, *text, groups.get(page_id, {}))
         assert not pages.add(3, "Again")
