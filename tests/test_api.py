@@ -165,7 +165,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[llmfair.Result, llm
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LLMFAIR_CACHE_DIR", str(folder / "cache"))
         first, second = (
-            llmfair.audit_pairwise(model=f"fake:biased,pairwise={n}", output=folder / f"run{n}", **PAIRS)
+            llmfair.audit_pairwise(model=f"fake:biased,pairwise={n}", output=folder / f"{n}" / "run", **PAIRS)
             for n in (1, -1)
         )
     return first, second
@@ -202,6 +202,7 @@ def test_other_functions_find_what_their_commands_print(pairs: tuple[llmfair.Res
 @pytest.mark.whole
 def test_runs_are_named_one_by_one_or_in_a_list(pairs: tuple[llmfair.Result, llmfair.Result]) -> None:
     folders = [run.folder for run in pairs]
+    assert len({row["run"] for row in llmfair.score(*folders).results["rows"]}) == 2  # folders of one name
     for call in (llmfair.score, llmfair.compare):
         one_by_one = json.dumps(call(*folders).results)
         for named in (pairs, iter(folders)):

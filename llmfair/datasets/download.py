@@ -197,7 +197,8 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
     and LlmfairError when the md5 is not the expected one.
     """
     progress.step(f"{origin.name}: read", origin.bytes)
-    md5, size, number, rest = hashlib.md5(usedforsecurity=False), 0, 0, b""
+    md5, size, number = hashlib.md5(usedforsecurity=False), 0, 0
+    parts, length = list[bytes](), 0  # of the line that is not at its end yet
     unpack: Any = None
     with opened(origin.path) if origin.here else nullcontext() as file:
         for block in blocks(origin.url or "", 0) if file is None else iter(partial(file.read, BLOCK), b""):
@@ -210,21 +211,23 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
                 while block:
                     if unpack is not None and unpack.eof:  # the next one of several files in one
                         unpack = zlib.decompressobj(GZIP_WINDOW)
-                    text = block if unpack is None else unpack.decompress(block)
-                    *lines, rest = (rest + text).split(b"\n")
+                    *lines, rest = (block if unpack is None else unpack.decompress(block)).split(b"\n")
                     for line in lines:
                         number += 1
-                        yield line
+                        yield b"".join((*parts, line))
+                        parts.clear()
+                    length = len(rest) if lines else length + len(rest)
+                    parts.append(rest)
                     block = b"" if unpack is None else unpack.unused_data
             except zlib.error as error:
                 raise _broken(origin, f"not a complete gzip file: {error}") from None
-            if len(rest) > LONGEST:
+            if length >= LONGEST:
                 what = f"longer than {LONGEST >> 20} MB."
                 raise UsageError(f"{origin.place}:{number + 1}: {what}", "one JSON object a line")
     if unpack is not None and not unpack.eof:
         raise _broken(origin, "not a complete gzip file: it ends too early")
-    if rest:
-        yield rest
+    if length:
+        yield b"".join(parts)
     digest = md5.hexdigest()
     if origin.md5 and digest != origin.md5:
         remove = f"remove {origin.path} and " if origin.here else ""
