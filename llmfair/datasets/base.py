@@ -86,7 +86,7 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Any:
 
     Raises UsageError with the nearest ids, and for what is given and says nothing of such data.
     """
-    from llmfair.datasets.tables import form_of, hub_table, table_of
+    from llmfair.datasets.tables import form_of, hub_table, ir_collection, table_of
 
     options = options or DataOptions()
     collection, form = name.startswith("irds:"), form_of(Path(name))
@@ -100,8 +100,6 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Any:
         if value and not fits:
             raise UsageError(f"--{flag} is said of {of}, and {name} is none.", "leave it out")
     if collection:
-        from llmfair.datasets.irds import ir_collection
-
         return ir_collection(name, options, cache_folder() / "indexes")
     if table:
         return hub_table(name, options) if name.startswith("hf:") else table_of(Path(name), options)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.datasets.files import OwnData
-from llmfair.datasets.pools import Places
+from llmfair.datasets.files import OwnData, Places
 from llmfair.errors import UsageError
 from llmfair.nouns import Attribute, Document
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from llmfair.datasets.pools import sides_of
+from llmfair.datasets.files import sides_of
 from llmfair.errors import UsageError
 from llmfair.io.files import encode
 from llmfair.nouns import Attribute, Candidates, Document, MadeIndex, ManyDocuments, Qrels, Query, Side

@@ -11,8 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from llmfair.datasets.base import load_dataset
-from llmfair.datasets.files import NO_GROUPS, DataOptions, groups_of, identifier
-from llmfair.datasets.pools import sides_of
+from llmfair.datasets.files import NO_GROUPS, DataOptions, groups_of, identifier, sides_of
 from llmfair.errors import UsageError
 from llmfair.io.files import csv_rows, number, read_document, wrong
 from llmfair.io.trec import RunFile, cell, read_qrels, read_run, run_of

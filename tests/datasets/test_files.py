@@ -323,7 +323,7 @@ def test_what_is_lacking_is_named(collection: None) -> None:
 def test_a_collection_too_large_to_be_indexed_needs_lists(
     collection: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llmfair.datasets.irds.MOST_INDEXED", 10)
+    monkeypatch.setattr("llmfair.datasets.tables.MOST_INDEXED", 10)
     with pytest.raises(UsageError, match="has 60 documents, which are not indexed here"):
         _ = load_dataset(f"irds:{NAME}", DataOptions(groups="groups.tsv")).queries
 
