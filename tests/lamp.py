@@ -8,18 +8,7 @@ from pathlib import Path
 from typing import Any
 
 TAGS = ("comedy", "classic", "true story")
-WORDS = (
-    "harbour",
-    "lantern",
-    "orchard",
-    "granite",
-    "whistle",
-    "meadow",
-    "copper",
-    "ribbon",
-    "thunder",
-    "ginger",
-)
+WORDS = tuple("harbour lantern orchard granite whistle meadow copper ribbon thunder ginger".split())
 Item = dict[str, str]
 Make = tuple[Callable[[str, str], str], Callable[[str], Item], Callable[[str], str]]
 """An input of a text and a title, an item's fields of a text, and the right answer of a text."""

@@ -1,8 +1,17 @@
-"""TREC Fair as a source: labels by page id, canonical groups, sides, and what is said when nothing was fetched."""
+"""TREC Fair as a source of lists and as a collection: labels, groups and pages by id, an index, and what is said of it."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,29 +19,41 @@ from typing import Any
 import numpy as np
 import pytest
 
+from llmfair.audits.lists import engine_of
 from llmfair.datasets import distill
-from llmfair.datasets.base import attribute_of, load_dataset
+from llmfair.datasets.base import attribute_of, cache_folder, load_dataset
+from llmfair.datasets.collection import Collection
 from llmfair.datasets.distill import canonical_groups
+from llmfair.datasets.pages import PageStore, judged, written
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair
 from llmfair.errors import UsageError
-from llmfair.nouns import Document, MixedPolicy, Side
-from tests.cli.command import llmfair, ran, table
+from llmfair.nouns import Document, MixedPolicy, Side, of_each_kind
+from llmfair.retrieval.bm25 import MANIFEST
+from tests.cli.command import llmfair, ran, refusal, refuses, table
 from tests.datasets.trec_sources import (
     FETCH,
+    NAME,
     ODD_TITLE,
     WITHOUT_TITLE,
     FileServer,
+    Made,
     Sources,
     alike,
     downloads,
     labels_of,
     large_2022,
     lines,
+    made,
     metadata_2021,
+    numbers_of,
     pointed_at,
+    process_environment,
     sources_2022,
 )
+from tests.disks import SmallDisk
+from tests.folders import content
 from tests.fresh import loaded_by
+from tests.retrieval.test_bm25 import held
 from tests.shared import realdata
 
 P, U = Side.PROTECTED, Side.UNPROTECTED
@@ -319,3 +340,327 @@ def test_a_run_of_its_pages_is_reranked(gender: TrecFair) -> None:
     assert found.out.splitlines()[1].endswith("llmfair score my.run new.run --qrels FILE --groups FILE")
     for ranker in ("mmr", "greedy"):
         ran("rerank", "my.run", "--with", ranker, "-d", "trec-fair/2022/gender", "-o", f"{ranker}.run")
+
+
+# Collections fetched with an index: every page found with its groups, titles and words, by whoever searches them
+
+
+GENDER = f"{NAME}/gender"
+QUICK = ("refine", "-d", GENDER, "--max-iterations", "1", "-q", "--no-report")
+
+
+def from_files(folder: Path, given: Made, *flags: str) -> Any:
+    """The record of a fetch from files beside."""
+    return ran("datasets", "fetch", NAME, "--yes", "--json", *given.copies(folder), *flags).json
+
+
+def index_of(scope: str) -> Path:
+    return cache_folder() / "datasets" / "trec-fair-2022-eval" / f"index-{scope}"
+
+
+# Pages as arrays
+
+
+def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
+    groups = {3: {"g": ["a"]}, 8: {"g": ["a", "b"]}}
+    texts = {8: ("Eight", "of\nlines"), 3: ("Three", "名"), 500: ("", ""), 4: ("Four", "x")}
+    with written(tmp_path / "pages.db") as pages:
+        for page_id, text in texts.items():
+            assert pages.add(page_id, *text, groups.get(page_id, {}))
+        assert not pages.add(3, "Again")
+    store = PageStore(tmp_path / "pages.db")
+    assert list(store) == ["3", "4", "8", "500"] and len(store) == 4
+    assert {int(one.doc_id): (one.title, one.text) for one in store.values()} == texts
+    assert [dict(store[name].groups) for name in store] == [{"g": ("a",)}, {}, {"g": ("a", "b")}, {}]
+    for absent in ("5", "03", "501", "-3", "x", "", "3 "):
+        assert absent not in store and store.get(absent) is None
+    assert {tuple(one.groups.get("g", ())) for one in of_each_kind(store)} == {(), ("a",), ("a", "b")}
+    counts = store.counts(store.places(np.array([3, 4, 500])))
+    assert {store[f"@ {code}"].groups.get("g", ()): n for code, n in enumerate(counts) if n} == {
+        ("a",): 1,
+        (): 2,
+    }
+
+
+def test_judged_pages_are_a_mapping_of_ones() -> None:
+    of_topic = judged(np.array([3, 8, 500]))
+    assert dict(of_topic) == {"3": 1, "8": 1, "500": 1} and of_topic.get("4") is of_topic.get("x") is None
+
+
+# The fetch
+
+
+def test_every_page_is_indexed_with_its_groups_and_first_words(tmp_path: Path) -> None:
+    given = made(300)
+    record = from_files(tmp_path, given, "--index", "full", "--text-words", "5")
+    assert record["pages"]["index"]["documents"] == 300 and record["pages"]["duplicate_lines"] == 1
+    source = load_dataset(GENDER)
+    found = Collection(source)
+    assert {doc_id: page.text for doc_id, page in found.documents.items()} == {
+        str(page_id): " ".join(text.split()[:5]) for page_id, text in given.texts.items()
+    }
+    for page_id in given.texts:
+        page = found.documents[str(page_id)]
+        raw = labels_of(page_id) if page_id % 3 else ((), ())
+        assert page.groups.get("gender", ()) == canonical_groups("gender", raw[0])
+        assert page.groups.get("location", ()) == canonical_groups("location", raw[1])
+        assert page.title == f"Page {page_id}"
+        assert page.numbers == (numbers_of(page_id) if page_id % 3 else {})
+    engine = engine_of(found)
+    assert engine.count() == 300
+    said = {str(page_id) for page_id, text in given.texts.items() if "w7" in text.split()}
+    assert {hit.doc_id for hit in engine.search("w7", 300)} == said  # of the whole text
+    assert found.qrels["100"] == {str(page_id): 1 for page_id in given.relevant[0]}
+    counted = {found.documents[name].groups.get("gender", ()): 0 for name in found.relevant_counts["100"]}
+    for name, count in found.relevant_counts["100"].items():
+        counted[found.documents[name].groups.get("gender", ())] += count
+    assert sum(counted.values()) == len(given.relevant[0])
+    assert counted[("female",)] == sum(
+        page_id % 3 != 0 and labels_of(page_id)[0] == ["female"] for page_id in given.relevant[0]
+    )
+
+
+@pytest.mark.whole
+def test_a_pool_is_of_the_relevant_pages(tmp_path: Path) -> None:
+    given = made(200)
+    record = from_files(tmp_path, given, "--index", "pool")
+    pool = {page_id for pages in given.relevant for page_id in pages}
+    pages = Collection(load_dataset(GENDER)).documents
+    assert record["pages"]["index"]["documents"] == len(pool) == len(pages)
+    labelled = {str(page_id): numbers_of(page_id) for page_id in pool if page_id % 3}
+    assert {doc_id: page.numbers for doc_id, page in pages.items() if page.numbers} == labelled
+
+
+def test_a_fetch_from_files_says_what_it_reads_and_needs(tmp_path: Path) -> None:
+    """Nothing is downloaded, so that nobody is asked."""
+    found = llmfair(
+        "datasets", "fetch", NAME, *made(60).copies(tmp_path), "--index", "full", "--text-words", "300"
+    )
+    assert found.code == 0
+    reads, needs = found.err.splitlines()[:2]
+    assert "reads 2022-train-topics 1" in reads and "downloads" not in reads
+    assert "needs 10.8 GB of disk" in needs
+
+
+def test_an_index_needs_the_corpus_and_a_server_its_address(tmp_path: Path) -> None:
+    refuses("no engine 'tantivi'. Did you mean 'tantivy'?", "refine", "--engine", "tantivi")
+    corpus = ("datasets", "fetch", NAME, "--yes", *made(50).copies(tmp_path), "--index", "pool")
+    refuses("needs the address of its server", *corpus, "--engine", "opensearch:pages")
+    refuses("are its own", *corpus, "--engine", "tantivy:pages")
+    server = "--engine opensearch:p --engine-url http://127.0.0.1:1".split()
+    refuses("connection refused", *corpus, *server, code=1)
+    assert not index_of("pool").parent.exists()  # said before anything is read
+    from_files(tmp_path, made(50))
+    refuses("its pages were fetched without an index", *QUICK)
+
+
+# Refinement over it
+
+
+@pytest.mark.whole
+def test_refinement_searches_the_pages_measures_and_checks_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = made(300)
+    from_files(tmp_path, given, "--index", "full", "--text-words", "30")
+
+    def none_of_all(self: PageStore) -> Any:
+        raise AssertionError("nobody goes through millions of pages")
+
+    monkeypatch.setattr(PageStore, "__iter__", none_of_all)
+    ran(*QUICK, "--baseline", "greedy", "--baseline", "fair-star", "-o", "run")
+    run = Path("run")
+    listed = {line.split("\t")[0] for line in (run / "groups.tsv").read_text().splitlines()}
+    assert len(listed) <= 300 and (run / "relevant.jsonl").is_file()
+    results = json.loads((run / "results.json").read_text())
+    assert results["design"]["documents"] == 300
+    scored = ran("score", "run", "--json").json
+    of_run = {(row["condition"], row["measure"]): row["value"] for row in results["rows"]}
+    of_score = {(row["condition"], row["measure"]): row["value"] for row in scored["rows"]}
+    for key in of_run.keys() & of_score.keys():
+        assert of_score[key] == pytest.approx(of_run[key]), key
+    ran("runs", "check", "run")
+
+
+@pytest.mark.whole
+def test_the_same_documents_in_a_folder_give_the_same_figures(tmp_path: Path) -> None:
+    given = made(300)
+    from_files(tmp_path, given, "--index", "full", "--text-words", "99")
+    folder = tmp_path / "own"
+    folder.mkdir()
+    pages = Collection(load_dataset(GENDER)).documents
+    documents = ({"doc_id": p.doc_id, "title": p.title, "text": p.text} for p in pages.values())
+    (folder / "docs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    topics = [(str(topic["id"]), topic) for topic in given.topics]
+    (folder / "queries.tsv").write_text("".join(f"{q}\t{topic['title']}\n" for q, topic in topics))
+    words = ({"query_id": q, "keywords": topic["keywords"]} for q, topic in topics)
+    (folder / "keywords.jsonl").write_text("".join(json.dumps(one) + "\n" for one in words))
+    qrels = (f"{q} 0 {page} 1\n" for q, topic in topics for page in topic["rel_docs"])
+    (folder / "qrels.txt").write_text("".join(qrels))
+    groups = (
+        f"{p.doc_id}\t{name}\t{one}\n" for p in pages.values() for name, of in p.groups.items() for one in of
+    )
+    (folder / "groups.tsv").write_text("".join(groups))
+    ran(*QUICK, "-o", "fetched")
+    ran("refine", "-d", str(folder), "-a", "gender", *QUICK[3:], "-o", "own-run")
+    for file in ("rankings/bm25.run", "rankings/fair-qr.run", "queries/refined.tsv", "scores.tsv"):
+        assert (Path("fetched") / file).read_text() == (Path("own-run") / file).read_text()
+    rows = [json.loads((Path(name) / "results.json").read_text())["rows"] for name in ("fetched", "own-run")]
+    values = [[(row["measure"], row["condition"], row["value"]) for row in of] for of in rows]
+    for (measure, condition, value), other in zip(*values, strict=True):
+        assert other == (measure, condition, pytest.approx(value))
+
+
+@pytest.mark.whole
+def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_sentence(tmp_path: Path) -> None:
+    from_files(tmp_path, made(100), "--index", "full")
+    ran(*QUICK, "-o", "run")
+    index, makes = index_of("full") / "english", f"{FETCH} --index full"
+    manifest = (index / MANIFEST).read_text()
+    other = json.dumps({**json.loads(manifest), "tantivy": "0.1.0"})
+    (index / MANIFEST).write_text(other)
+    found = refuses("is another one: tantivy is 0.1.0, not", "runs", "check", "run", code=1)
+    assert makes in found.err
+    (index / MANIFEST).write_text(manifest)
+    (terms,) = index.glob("*.term")
+    content = terms.read_bytes()
+    terms.write_bytes(content[:-1])
+    refuses("english cannot be read: it is damaged", "runs", "check", "run")
+    terms.write_bytes(content)
+    ran("runs", "check", "run")
+    shutil.rmtree(index)
+    found = refuses("english is gone", "runs", "check", "run")
+    assert makes in found.err
+    shutil.rmtree(index_of("full"))
+    refuses("pages.db cannot be used", "runs", "check", "run")
+    record = from_files(tmp_path, made(100), "--index", "full")  # which the command makes again
+    assert not record["already_fetched"]
+    ran("runs", "check", "run")
+
+
+# A fetch with an index that is killed, or finds no room, a broken corpus or another one: it goes on, or says why not
+
+
+META, DOCS = "2022/metadata", "2022/docs"
+FILES = {META: "trec_2022_articles_discrete.json.gz", DOCS: "trec_corpus_20220301_plain.json.gz"}
+PROGRAM = """
+import sys, time
+from llmfair.cli.app import run
+from llmfair.retrieval import bm25
+bm25.COMMIT_EVERY, entry = 150, bm25.entry
+def slowly(document):
+    time.sleep(float(sys.argv[1]))
+    return entry(document)
+bm25.entry = slowly
+raise SystemExit(run(sys.argv[2:]))
+"""
+FULL = (*"datasets fetch trec-fair/2022 --yes --index full --text-words 9 --no-progress".split(),)
+QUERIES = [f"w{number} w{7 * number % 300} she w{3 * number}" for number in range(100)]
+
+
+def answers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a fetched collection answers, and the pages as they were kept."""
+    with monkeypatch.context() as patch:
+        patch.setenv("LLMFAIR_CACHE_DIR", str(cache))
+        found = Collection(load_dataset("trec-fair/2022/gender"))
+        engine = engine_of(found)
+        folder = cache / "datasets" / "trec-fair-2022-train"
+        files = [folder / "index-full" / "pages.db", folder / "pages.db"]
+        kept = [hashlib.sha256(content(path)).hexdigest() for path in files]
+        return [engine.count(), engine.identity, kept, *(engine.search(query, 20) for query in QUERIES)]
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_it_answers_as_if_undisturbed_and_downloads_each_byte_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, moments, kills = made(3_000, 1), random.Random(1), 20
+    sources = given.sources()
+    size = sum(len(sources[key]) for key in FILES)
+    cache = cache_folder()
+    parts = {key: cache / "downloads" / "trec-fair" / "2022" / f"{name}.part" for key, name in FILES.items()}
+    index = cache / "datasets" / "trec-fair-2022-train" / "index-full" / "english"
+    with FileServer(sources, pause=0.05).running() as server:
+        environment = os.environ | process_environment(tmp_path / "pointer", downloads(server))
+
+        def begin(more: dict[str, str], pause: str) -> subprocess.Popen[str]:
+            command = [sys.executable, "-c", PROGRAM, pause, *FULL]
+            return subprocess.Popen(command, env=environment | more, stderr=subprocess.PIPE, text=True)
+
+        def through() -> float:
+            return sum(server.sent(key) for key in FILES) / size + indexed() / len(given.texts)
+
+        def indexed() -> int:
+            return max(held(index), held(index.with_name("english.tmp")))
+
+        def left() -> dict[str, int]:
+            return {key: path.stat().st_size if path.is_file() else 0 for key, path in parts.items()}
+
+        committed = list[int]()
+        for threshold in sorted(moments.uniform(0.02, 1.9) for _ in range(kills)):
+            before, seen = left(), len(server.requests)
+            running = begin({}, "0.0007")
+            while through() < threshold and running.poll() is None:
+                time.sleep(0.003)
+            time.sleep(moments.uniform(0, 0.4))
+            running.kill()
+            running.communicate()
+            committed.append(indexed())
+            assert running.returncode == -signal.SIGKILL, "it was through before it was killed"
+            for request in server.requests[seen:]:
+                if request.name in parts:  # it goes on after the last byte that was kept
+                    assert request.start == before[request.name]
+        for more in (
+            {},
+            {"LLMFAIR_CACHE_DIR": str(tmp_path / "calm"), "IR_DATASETS_HOME": str(tmp_path / "calm")},
+        ):
+            server.pause = 0
+            running = begin(more, "0")
+            assert running.communicate(timeout=120)[1] is not None and running.returncode == 0
+    assert committed == sorted(committed) and len({*committed}) > 2, committed
+    assert answers(cache, monkeypatch) == answers(tmp_path / "calm", monkeypatch)
+    assert not any(path.is_file() for path in (cache / "downloads").rglob("*"))
+
+
+def fetch(*flags: str) -> Any:
+    return llmfair("datasets", "fetch", NAME, "--yes", "--index", "full", *flags)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_wherever_it_fills(
+    small_disk: SmallDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from llmfair.datasets import fetch as fetching
+
+    monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(small_disk.folder / "cache"))
+    monkeypatch.setattr(fetching, "KEPT_BYTES", 0)
+    monkeypatch.setattr(fetching, "INDEX_BYTES", {"pool": 0, "full": 0})
+    flags = made(1_500, words=300).copies(tmp_path)
+    failed = 0
+    for size in (*range(200, 900, 100), 4_000):
+        small_disk.resize(size * 1024)
+        found = fetch(*flags)
+        if found.code == 0:
+            break
+        refusal(found, "the disk is full", found.code)
+        failed += 1
+        if size % 100:  # begun anew, or gone on with
+            shutil.rmtree(small_disk.folder / "cache")
+    assert found.code == 0 and failed > 3
+    assert engine_of(Collection(load_dataset(f"{NAME}/gender"))).count() == 1_500
+
+
+@pytest.mark.whole
+def test_a_broken_corpus_is_refused_and_the_index_is_not_there(tmp_path: Path) -> None:
+    given = made(400)
+    sources = given.sources()
+    flags = given.copies(tmp_path)
+    corpus = Path(flags[-1])
+    corpus.write_bytes(sources[DOCS][:-9])
+    refusal(fetch(*flags), "not a complete gzip file")
+    corpus.write_bytes(gzip.compress(b'{"id": 12, "title": "A"}\n{"title": "B"}\n'))
+    refusal(fetch(*flags), ":2: id: is missing")
+    folder = cache_folder() / "datasets" / "trec-fair-2022-eval" / "index-full"
+    assert not (folder / "english").exists() and not (folder / "pages.db").exists()
+    corpus.write_bytes(sources[DOCS])
+    assert fetch(*flags).code == 0
