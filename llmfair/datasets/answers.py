@@ -322,11 +322,10 @@ def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
             if query_id not in queries:
                 raise wrong(golds, line, "query_id", f"'{query_id}' is not in queries.tsv", HINT)
             answers[query_id] = row.texts
-        ids = {doc_id: doc_id for doc_id in documents}  # every file has its own copies of them
 
         def per_query(of: Path, rows: Lines) -> dict[str, dict[str, int]]:
             check_ids(of, rows, queries, documents)
-            return {q: {ids[d]: number for d, (number, _) in by_doc.items()} for q, by_doc in rows.items()}
+            return {q: {d: number for d, (number, _) in by_doc.items()} for q, by_doc in rows.items()}
 
         judgements = per_query(qrels, read_qrels(qrels)) if judged else {}
         ranked = per_query(run, read_ranks(run)) if run.is_file() else None

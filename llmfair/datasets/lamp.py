@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,16 +88,6 @@ FORMATS: Mapping[int, Format] = {
 }  # fmt: skip
 
 
-@cache
-def _entries_of(of: Format) -> Any:
-    """The type of inputs: an item has an id and the fields that are read."""
-    names = {name for name in (of.title, of.text, of.label) if name}
-    item = defstruct("Item", [("id", Id), *((name, str | int | float) for name in names)])
-    items = Annotated[list[item], Meta(min_length=1)]  # type: ignore[valid-type]
-    entry = defstruct("Entry", [("id", Id), ("input", str), ("profile", items)])
-    return Annotated[list[entry], Meta(min_length=1)]  # type: ignore[valid-type]
-
-
 class _Gold(Struct):
     id: Id
     output: str | int | float
@@ -115,13 +105,12 @@ class Lamp(QuestionSet):
         self.number = number
         self.folder = folder or cache_folder() / "datasets" / "lamp" / str(number)
         facts = {"licence": LICENCE, "folder": str(self.folder)}
-        super().__init__(f"lamp/{number}", self._load, FORMATS[number].task, facts=facts)
+        task = FORMATS[number].task
+        super().__init__(f"lamp/{number}", lambda: read_task(number, *self.files), task, facts=facts)
 
     def at(self, folder: Path) -> Lamp:
-        """The same task from another folder. Raises UsageError if its files are not there."""
-        other = Lamp(self.number, folder)
-        other.files  # noqa: B018
-        return other
+        """The same task from another folder."""
+        return Lamp(self.number, folder)
 
     @property
     def files(self) -> tuple[Path, Path]:
@@ -140,9 +129,6 @@ class Lamp(QuestionSet):
         there = any((self.folder / inputs.format(self.number)).is_file() for inputs, _ in LAYOUTS)
         return {"attributes": [], "queries": None, "size": "to fetch, or --data DIR", "fetched": there}
 
-    def _load(self) -> list[Question]:
-        return read_task(self.number, *self.files)
-
 
 for _number in FORMATS:
     register("dataset", f"lamp/{_number}")(partial(Lamp, _number))
@@ -151,9 +137,14 @@ for _number in FORMATS:
 def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
     """The questions of a task. Raises UsageError naming file, query, item and field."""
     answers: _Outputs = read_document(outputs, _Outputs, HINT)
-    if (of := re.match(r"LaMP_(\d)", answers.task)) and int(of[1]) != number:
+    if (named := re.match(r"LaMP_(\d)", answers.task)) and int(named[1]) != number:
         raise wrong(outputs, 0, "task", f"is '{answers.task}', not LaMP_{number}", HINT)
-    entries: list[Any] = read_document(inputs, _entries_of(FORMATS[number]), OTHER_TASK)
+    of = FORMATS[number]
+    fields = dict.fromkeys(filter(None, (of.title, of.text, of.label)), str | int | float)
+    item = defstruct("Item", [("id", Id), *fields.items()])
+    items = Annotated[list[item], Meta(min_length=1)]  # type: ignore[valid-type]
+    entry = defstruct("Entry", [("id", Id), ("input", str), ("profile", items)])
+    entries = read_document(inputs, Annotated[list[entry], Meta(min_length=1)], OTHER_TASK)  # type: ignore[valid-type]
     queries, golds = ([str(row.id) for row in rows] for rows in (entries, answers.golds))
     for place, (query_id, gold_id) in enumerate(zip_longest(queries, golds), start=1):
         if query_id != gold_id:
@@ -164,12 +155,10 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
         if query_id == RESERVED_QUERY:
             raise wrong(inputs, 0, "id", f"'{query_id}' stands for all queries", HINT)
     labels: dict[str, Groups] = {}
-    questions = []
-    entries.reverse()
-    for gold in answers.golds:
-        entry = entries.pop()  # so that a large file is not held twice
-        questions.append(_question(FORMATS[number], entry, str(gold.output), inputs, labels))
-    return questions
+    return [
+        _question(of, entry, str(gold.output), inputs, labels)
+        for entry, gold in zip(entries, answers.golds, strict=True)
+    ]
 
 
 def _question(of: Format, entry: Any, gold: str, path: Path, labels: dict[str, Groups]) -> Question:
