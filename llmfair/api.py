@@ -303,8 +303,6 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
         written = perform(
             kind.design(options, subject), watch, lambda run, _: _report(run) if options.report else None
         )
-        for line in written.skipped:
-            warnings.warn(line, stacklevel=2)
         if options.junit is not None:
             suite = suite_of(subject.label, kind.name, written.results, written.error)
             write_junit(options.junit, [suite], statuses_of(options.fail_on, kind.words.statuses[:-1]))

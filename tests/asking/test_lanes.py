@@ -157,15 +157,6 @@ def test_who_waits_for_a_place_at_a_server_that_goes_down_goes_elsewhere(
     assert clock.now - began < 5 and fleet.members["a"].asked.total() < 40
 
 
-def test_a_server_that_is_down_from_the_start_is_asked_nothing(
-    fleet: Several, journal: Journal, clock: Clock
-) -> None:
-    fleet.members["a"].down = (0, clock.now + 1000)
-    progress = Progress()
-    assert len(run(singles(30), fleet, journal, progress=progress)) == 30
-    assert not fleet.members["a"].asked and progress.retries == 0
-
-
 def test_all_down_is_an_outage_which_is_waited_out(fleet: Several, journal: Journal, clock: Clock) -> None:
     for seconds, one in zip((3, 20, 30), fleet.members.values(), strict=True):
         one.down = (clock.now + 1, clock.now + 1 + seconds)
@@ -188,24 +179,6 @@ def test_a_server_without_the_model_ends_the_run_before_it_asks(fleet: Several, 
     with pytest.raises(BackendError, match="c does not list the model m"):
         run(singles(30), fleet, journal)
     assert not fleet.all_asked
-
-
-def test_a_server_that_comes_back_with_another_model_is_not_asked(
-    fleet: Several, journal: Journal, clock: Clock
-) -> None:
-    one, told = fleet.members["b"], list[str]()
-    one.down, one.listed = (clock.now + 1, clock.now + 2), None
-
-    async def look() -> None:
-        raise Transient("connection refused") if one.is_down else BackendError("b does not list m.")
-
-    def tell(text: str) -> None:
-        told.append(text)
-        one.look = look  # type: ignore[method-assign]
-
-    found = run([chain(f"q{n}", 100) for n in range(12)], fleet, journal, progress=Progress(tell=tell))
-    assert not [result for result in found.values() if isinstance(result, Failure)]
-    assert told[1:] == ["b is back, but cannot be asked: b does not list m."]
 
 
 def test_a_server_that_lists_its_model_and_fails_costs_no_answer(journal: Journal, clock: Clock) -> None:
@@ -280,13 +253,6 @@ def test_a_server_that_says_how_long_it_is_away_is_left_at_once(
     assert one.asked.total() == 1 and clock.now - began < 5
 
 
-def test_servers_that_are_all_away_are_waited_for(journal: Journal, clock: Clock) -> None:
-    away: Answer = lambda text, attempt: Transient("503", 7.0) if attempt == 1 else text.upper()  # noqa: E731
-    fleet, began = Several(clock, away, away), clock.now
-    assert len(run(singles(1), fleet, journal)) == 1
-    assert 7 <= clock.now - began < 8 and fleet.all_asked.total() == 3
-
-
 def test_a_server_that_fails_now_and_then_is_not_left(journal: Journal, clock: Clock) -> None:
     flaky: Answer = lambda text, attempt: (  # noqa: E731
         Transient("500") if crc32(text.encode()) % 40 == 0 and attempt == 1 else text.upper()
@@ -301,11 +267,6 @@ def test_a_refusal_is_waited_for_where_it_came_from(journal: Journal, clock: Clo
     fleet = Several(clock, busy, well, well)
     run(singles(30), fleet, journal)
     assert servers_of(journal) == {f"p{number}": {home(f"p{number}")} for number in range(30)}
-
-
-def test_one_server_is_named_nowhere(journal: Journal) -> None:
-    run(singles(3), Scripted(), journal)
-    assert not journal.servers and all("server" not in row for row in read_rows(journal.path))
 
 
 def test_a_journal_of_several_servers_goes_on_with_one(

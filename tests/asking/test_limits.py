@@ -334,7 +334,7 @@ QUOTAS = {
     "told, slow, shallow": Quota(metered(10.0, 2.0)),
     "untold": Quota(metered(300.0, 0.05, False)),
     # a first sample that is 2 % too high, and a pace just below that has no room: refused every few seconds
-    **{f"a sample too high, {seed}": Quota(metered(300.0, 0.05, False), 0.0125, 4, seed=seed) for seed in (2, 11, 23)},
+    **{f"a sample too high, {seed}": Quota(metered(300.0, 0.05, False), 0.0125, 4, seed=seed) for seed in (2,)},
     "faults by chance": Quota(metered(100.0, 0.05, chance=0.08), minutes=4),
     "told from the start, refilling": Quota(telling(), 0.002, start=0),
     "told from the start, anew each minute": Quota(telling(refills=False), 0.002, start=0),
@@ -343,7 +343,7 @@ QUOTAS = {
 OTHERS = {
     f"{tells}, {latency}, {depth}": pytest.param(Quota(metered(depth, latency, tells)), marks=pytest.mark.slow)
     for tells, latency, depth in (
-        (True, 0.05, 10.0), (True, 2.0, 300.0), (False, 0.05, 10.0), (False, 2.0, 300.0), (False, 2.0, 10.0),
+        (True, 2.0, 300.0), (False, 2.0, 10.0),
     )
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
@@ -242,6 +242,7 @@ def test_a_time_to_wait_stands_in_the_body_too() -> None:
     assert refusal_of(429, reply).wait == 44
 
 
+@settings(max_examples=30)
 @given(st.integers(200, 599), st.binary() | st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda parts: st.lists(parts) | st.dictionaries(st.sampled_from(["error", "code", "message", "detail", "loc", "msg"]), parts),

@@ -33,7 +33,6 @@ from llmfair.nouns import (
 from llmfair.rankers.choices import LABELS, read_margin
 from tests import models
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
-from tests.folders import balanced, write_folder
 from tests.models import one_thread as one_thread
 
 pytestmark = pytest.mark.whole
@@ -144,15 +143,12 @@ def test_margins_are_those_of_an_unpadded_pass_alone_or_in_a_batch(
             assert margins[0] == pytest.approx(margins[1], abs=models.margin_error())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_prompts_begin_with_is_read_once(
-    folders: dict[str, Path], family: models.Family, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_prompts_begin_with_is_read_once(mistral: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In 64 bits, where nothing but a mistake could move a margin; in float32 every prompt is read whole."""
     from llmfair.backends import local
     from llmfair.checkpoints import Place, find_checkpoint
 
-    checkpoint = find_checkpoint(str(folders[family]))
+    checkpoint = find_checkpoint(str(mistral))
     model = local.load_model(checkpoint, Place("cpu", "float64", ""), PLAIN, "sdpa")
     assert model.template is not None
     prompts, labels = [], []
@@ -579,12 +575,6 @@ def test_missing_or_broken_weights_and_missing_packages(
     assert error.value.hint == "pip install 'llmfair[local]'"
 
 
-def test_settings_of_servers_are_refused(mistral: Path) -> None:
-    with pytest.raises(UsageError, match="--extra top_k is for servers"):
-        answers(mistral, [request(extra={"top_k": 5})])
-    refuses("cannot do --backend-arg", "listwise", "-m", "fake:biased", "--backend-arg", "dtype=float32")
-
-
 # Through the command line
 
 PAIRWISE = ("pairwise", "-n", "5", "--pairs", "4", "--conditions", "relevant", "--noise-share", "0", "--json")
@@ -615,73 +605,6 @@ def test_exact_ties_are_counted_and_never_an_answer(mistral: Path, tmp_path: Pat
     ran(*PAIRWISE, "-m", f"hf:{folder}", "--answers", "margin")
     cells = [row.split(",")[-2] for row in (only_run() / "verdicts.csv").read_text().splitlines()[1:]]
     assert set(cells) == {"T"}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_preference_that_was_trained_in_is_found(tmp_path: Path, seed: int) -> None:
-    """A model trained for about a minute to choose `ada` over `bob`, names that three of four of a side have."""
-    folder = preferring(tmp_path / "model", "ada", "bob", seed)
-    lists = balanced(8, 8, 8)
-    titles = {
-        doc_id: f"{'ada' if (gender == 'female') == (number % 4 > 0) else 'bob'} no. {number}"
-        for rows in lists.values()
-        for number, (doc_id, gender, _) in enumerate(rows)
-    }
-    data = write_folder(tmp_path / "data", lists, titles)
-    asked = ("pairwise", "-d", data, "-m", f"hf:{folder}", "--pairs", "16", "--json", "--noise-share", "0")
-    by_margin = ran(*asked, "--answers", "margin")
-    by_text = ran(*asked, "--form", "letter", "--max-tokens", "1")
-    for found in (by_margin, by_text):
-        odds = [row for row in found.json["rows"] if row["measure"] == "AdjustedOdds"]
-        assert [row["stratum"] for row in odds] == ["irrelevant", "relevant"]
-        for row in odds:
-            assert row["value"] > 2 and row["low"] > 1.25 and row["conclusion"] == "outside", row
-
-
-def preferring(folder: Path, protected: str, unprotected: str, seed: int) -> Path:
-    """A tiny model that learned to answer with the letter of the item whose name is `protected`, 9 times of 10."""
-    import torch
-
-    from llmfair.prompts import load_prompt
-
-    models.causal(folder, "llama", seed=seed)
-    template = ChatTemplate(models.chat_tokenizer("llama"))
-    model, prompt = loaded(folder), load_prompt("general", "pairwise")
-    model.train()
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(high: int) -> int:
-        return int(torch.randint(high, (1,), generator=generator))
-
-    for weights in model.parameters():  # as at the start of a training
-        if weights.dim() > 1:
-            weights.data.mul_(0.2)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for _ in range(120):
-        rows, wanted = [], []
-        for _ in range(16):
-            leads = draw(2)
-            names = (protected, unprotected) if leads else (unprotected, protected)
-            first, second = (f"{name} no. {draw(50)}" for name in names)
-            values = {"query": f"Topic {draw(99)}", "first": first, "second": second}
-            ids, labels = template.label_ids(prompt.render(values, "letter"), label_answers(LETTER))
-            rows.append(ids)
-            right = leads if draw(10) else 1 - leads
-            wanted.append(labels["A" if right else "B"])
-        longest = max(map(len, rows))
-        ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
-        mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
-        places = (mask.cumsum(-1) - 1).clamp(min=0)
-        logits = model(ids, attention_mask=mask, position_ids=places, logits_to_keep=1).logits[:, -1]
-        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(wanted))
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-    models.save(model, folder)
-    return folder
 
 
 def test_a_closed_model_is_given_up_and_may_be_opened_again(mistral: Path) -> None:

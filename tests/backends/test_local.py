@@ -15,7 +15,6 @@ from llmfair.backends.local import ChatTemplate, MicroBatcher, label_answers, pe
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Labels, Message, Permutation, Text
 from tests.models import DROPPING_TEMPLATE, LLAMA_TEMPLATE, Family, chat_tokenizer, needs_local
-from tests.pace import within
 from tests.virtual import asynchronous
 
 
@@ -78,15 +77,6 @@ async def test_while_the_engine_works_the_next_batch_gathers() -> None:
         engine.free.set()
         await asyncio.gather(*asked)
     assert [len(batch) for batch in engine.batches] == [1, 6]
-
-
-def test_a_lone_job_hardly_waits() -> None:
-    async def ask() -> None:
-        async with batching(Engine(), 1000) as batcher:
-            for n in range(20, 40):
-                await batcher.ask(n, 0, 1)
-
-    within(0.2, lambda: asyncio.run(ask()))
 
 
 @asynchronous

@@ -284,46 +284,6 @@ def test_a_question_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
     assert len(answers(folder)) == 7
 
 
-FULL = """
-import asyncio, ray
-from llmfair import on_ray
-from llmfair.backends.base import BackendOptions
-from llmfair.backends.fake import fake
-from llmfair.errors import BackendError
-
-async def opened(processes, gpus):
-    here = fake("biased", BackendOptions())
-    here.gpus = gpus
-    backend = on_ray.ModelOnRay("fake:biased", BackendOptions(), here, processes, "local")
-    try:
-        await backend.open()
-    finally:
-        await backend.close()
-
-class Other: pass
-
-ray.init(address="local", num_cpus=1, num_gpus=1, include_dashboard=False)
-asyncio.run(opened(3, 0))
-taken = ray.remote(Other).options(num_gpus=1).remote()
-ray.get(taken.__ray_ready__.remote())
-on_ray.START_SECONDS = 1.0
-try:
-    asyncio.run(opened(1, 1))
-except BackendError as error:
-    print(error.message)
-"""
-
-
-@needs_ray
-@pytest.mark.slow
-def test_processes_need_no_core_each_and_wait_for_a_gpu_not_for_ever(tmp_path: Path) -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", FULL],
-        env=environment(tmp_path / "home"), capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
-    assert found.stdout == "a process of the Ray cluster has had no place for 1 s.\n", found.stderr
-
-
 @needs_ray
 @pytest.mark.slow
 @pytest.mark.timeout(400)
@@ -415,39 +375,10 @@ def test_where_no_cluster_runs_the_way_to_one_is_said(tmp_path: Path) -> None:
     assert not list((tmp_path / "runs").glob("*"))
 
 
-@needs_ray
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_a_process_that_is_killed_loses_no_answer(tmp_path: Path) -> None:
-    with Server(slowly) as server:
-        plain = audit(tmp_path / "home", tmp_path / "plain", *server.flags, *FLAGS)
-        planned = len(server.requests)
-        runs = tmp_path / "killed"
-        driver = subprocess.Popen(
-            command(runs, *server.flags, *FLAGS, *ON_RAY, "--ray-workers", "2"),
-            env=environment(tmp_path / "home"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        wait_for(lambda: lines(runs) > planned / 4, driver)
-        os.kill(processes_of(driver.pid)[0], signal.SIGKILL)
-        wait_for(lambda: lines(runs) > planned * 0.9, driver)
-        processes = below(driver.pid)
-        said, _ = driver.communicate(timeout=200)
-        assert driver.returncode == 0, said
-        soon_gone(processes)
-        (folder,) = (path for path in runs.iterdir() if path.is_dir())
-        assert files(folder) == files(plain)
-        assert lines(runs) == planned, "no question is answered twice"
-        again = len(server.requests) - 2 * planned
-        assert 0 <= again <= 8, "only what the process held is asked again"
-
-
 # Scores of rankers: those that they make here, whatever happens to the processes
 
 
 ROOT = Path(__file__).resolve().parents[2]
-needs_ray = pytest.mark.skipif(
-    find_spec("ray") is None, reason="ray is not installed: pip install 'llmfair[ray]'"
-)
 TOGETHER = 10
 
 

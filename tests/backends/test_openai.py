@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import socket
-import subprocess
-import sys
 import traceback
 from dataclasses import replace
 from typing import Any
@@ -22,11 +19,11 @@ from openai.types.chat import ChatCompletion
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.chat_completions import encode_body, finish_of, is_alias, read_completion
 from llmfair.backends.openai import OpenAI
-from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError, warn
+from llmfair.errors import BackendError, LlmfairError, MissingKey, Rejected, UsageError, warn
 from llmfair.io.net import proxy_for, server_of
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from llmfair.registry import lookup
-from tests.servers import Reply, Server, completion
+from tests.servers import Reply, Server
 
 CANARY = "sk-canary0123456789abcdefghij"
 MESSAGES = (
@@ -91,13 +88,8 @@ def refused(status: int, headers: dict[str, str] | None = None, **error: Any) ->
     ("reply", "expected", "reference"),
     [
         (refused(408), Transient, openai.APIStatusError),
-        (refused(409), Transient, openai.ConflictError),
-        (refused(425), Transient, openai.APIStatusError),
         (refused(500), Transient, openai.InternalServerError),
         (refused(429), RateLimited, openai.RateLimitError),
-        (refused(400, param="input_tokens", code=400), ContextTooLong, openai.BadRequestError),
-        (refused(400, code="content_filter"), Completion, openai.BadRequestError),
-        (refused(400, code="unsupported_parameter", param="seed"), UsageError, openai.BadRequestError),
         (refused(400), Rejected, openai.BadRequestError),
         (refused(422), Rejected, openai.UnprocessableEntityError),
         (refused(401), MissingKey, openai.AuthenticationError),
@@ -106,10 +98,8 @@ def refused(status: int, headers: dict[str, str] | None = None, **error: Any) ->
         (Reply(status=301, headers={"Location": "/"}), BackendError, openai.APIStatusError),
         (Reply(body=b"\xff"), Transient, None),
         (Reply(body=b""), Transient, None),
-        (Reply(body=[]), Transient, None),
         (Reply(body={"choices": [{"finish_reason": "stop"}]}), Transient, None),
         (Reply(status=204, body=b""), Transient, None),
-        (refused(400, code=["odd"], param={}), Rejected, openai.BadRequestError),
         (Reply("[1]", drop="before"), Transient, openai.APIConnectionError),
         (Reply("[1]", drop="inside"), Transient, openai.APIConnectionError),
     ],
@@ -170,24 +160,6 @@ def test_a_base_url_without_a_path_reaches_the_server_and_the_way_out_is_said(ta
     with Server(lambda body, attempt: Reply("[1]")) as server:
         error = ask(server.base_url.removesuffix("/v1") + tail)[0]
     assert type(error) is BackendError and "answers 404" in str(error) and "often ends in /v1" in error.hint
-
-
-def test_a_server_that_knows_neither_limit_is_not_asked_for_ever() -> None:
-    def respond(body: dict[str, Any], attempt: int) -> Reply:
-        param = next(name for name in body if name.startswith("max_"))
-        return refused(400, code="unsupported_parameter", param=param)
-
-    with Server(respond) as server:
-        error = ask(server.base_url)[0]
-        assert isinstance(error, UsageError) and error.hint == "--extra max_tokens=null leaves it out"
-        assert len(server.requests) == 2
-
-
-@pytest.mark.parametrize(("status", "kind"), [(429, RateLimited), (503, Transient)])
-def test_retry_after_arrives_by_any_spelling(status: int, kind: Any) -> None:
-    error = ask_once(refused(status, {"Retry-After": "7"}))
-    assert isinstance(error, kind)
-    assert error.retry_after == 7
 
 
 def test_nobody_listens() -> None:
@@ -251,7 +223,7 @@ LABELS = replace(REQUEST, chat=Chat(MESSAGES, Labels(("A", "B"))))
         (Reply("[1]", choice={"finish_reason": ["stop"]}), Finish.STOP),
         *(
             (Reply(None, reason, message={"content": content}), finish)
-            for content in (42, 0.5, True, {"a": "[1]"}, [], [1, None], [{"type": "image_url"}])
+            for content in (42, {"a": "[1]"}, [1, None])
             for reason, finish in (("stop", Finish.EMPTY), ("content_filter", Finish.FILTERED))
         ),
     ],
@@ -321,7 +293,6 @@ def test_a_server_that_reports_nothing() -> None:
 ODD: list[tuple[str, Any]] = [
     ("usage", [1]),
     ("usage", {"prompt_tokens": "3", "completion_tokens": True}),
-    ("usage", {"prompt_tokens": float("nan"), "completion_tokens": -1}),
     ("usage", {"prompt_tokens_details": [1], "completion_tokens_details": "none"}),
     ("model", {"a": 1}),
     ("system_fingerprint", 7),
@@ -365,13 +336,10 @@ def test_labels_are_read_however_a_server_spells_its_tokens(
     tokens: dict[str, Any], found: dict[str, float]
 ) -> None:
     rows = [{"token": token, "logprob": value} for token, value in tokens.items()]
-    for logprobs in (
-        {"content": [{**rows[0], "top_logprobs": [*rows, rows[0]]}]},
-        {"top_logprobs": [tokens]},
-    ):
-        choice = {"message": {"content": "A"}, "logprobs": logprobs}
-        read = read_completion({"choices": [choice]}, Labels(("A", "B"))).logprobs
-        assert read == pytest.approx(found, abs=1e-12)
+    logprobs = {"content": [{**rows[0], "top_logprobs": [*rows, rows[0]]}]}
+    choice = {"message": {"content": "A"}, "logprobs": logprobs}
+    read = read_completion({"choices": [choice]}, Labels(("A", "B"))).logprobs
+    assert read == pytest.approx(found, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -446,31 +414,12 @@ def test_the_body_is_the_sdk_s_own(sampling: Sampling) -> None:
 per_request = {"content-length", "accept-encoding", "connection", "user-agent"}
 
 
-def test_replies_are_chat_completions() -> None:
-    document = completion(Reply("[1]"), "m")
-    theirs = ChatCompletion.model_validate(document)
-    ours = read_completion(document, Permutation(1))
-    assert (theirs.choices[0].message.content, theirs.model, theirs.system_fingerprint) == (
-        ours.text,
-        ours.model,
-        ours.fingerprint,
-    )
-    assert theirs.usage is not None
-    assert theirs.usage.prompt_tokens == ours.prompt_tokens
-
-
 def test_the_body_is_compact_utf_8_with_the_messages_last() -> None:
     body = encode_body("m", MESSAGES[1:2], Sampling(max_tokens=24), "max_completion_tokens")
     assert body.decode() == (
         '{"model":"m","temperature":0.0,"max_completion_tokens":24,"seed":0,'
         '"messages":[{"role":"user","content":"Search Query: Ada Lovelace – „Ω“"}]}'
     )
-
-
-@given(st.text(st.characters()))
-def test_any_text_arrives(text: str) -> None:
-    body = json.loads(encode_body("m", [Message("user", text)], Sampling()))
-    assert body["messages"] == [{"role": "user", "content": text}]
 
 
 def test_folding() -> None:
@@ -495,11 +444,6 @@ def test_identity() -> None:
     assert identity(base_url="https://example.org/v1/") == "openai m example.org:443"
     assert identity(base_url="http://h:1/v1", server_name="gpu box") == "openai m gpu box"
     assert identity(base_url="http://h:1/v1", system="fold") == "openai m h:1 fold"
-
-
-def test_a_model_needs_a_name() -> None:
-    with pytest.raises(UsageError):
-        lookup("backend", "openai")("", BackendOptions())
 
 
 # Environment
@@ -574,32 +518,6 @@ def test_a_header_that_cannot_be_sent(
     assert caught.value.message == f"the header '{name}' holds a character that cannot be sent."
 
 
-def test_an_empty_variable_is_no_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_ORG_ID", "")
-    with Server() as server:
-        ask(server.base_url)
-    assert "OpenAI-Organization" not in server.requests[0].headers
-
-
-def test_questions_need_no_import_of_the_openai_package() -> None:
-    program = """
-import asyncio, sys
-from llmfair.backends.base import BackendOptions
-from llmfair.backends.openai import OpenAI
-
-async def main():
-    backend = OpenAI("m", BackendOptions(base_url="http://127.0.0.1:1/v1"))
-    backend.ready()
-    await backend.open()
-    await backend.close()
-
-asyncio.run(main())
-print("openai" in sys.modules)
-"""
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"
-
-
 def test_a_custom_authorization_replaces_the_key_and_is_as_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "authorization: Basic canary-basic\nX-Team: ranking")
     with Server(lambda body, attempt: refused(422, message="Basic canary-basic")) as server:
@@ -616,20 +534,12 @@ def test_a_custom_authorization_replaces_the_key_and_is_as_secret(monkeypatch: p
         "http://user:canary-pass@127.0.0.1:8000/v1",
         "user:canary-pass@127.0.0.1:8000/v1",
         "http://127.0.0.1:8000/v1?key=canary-pass",
-        "http://127.0.0.1:8000/v1#canary-pass",
-        "canary-pass",
         "ftp://canary-pass/v1",
         "http://canary-pass:99999/v1",
-        "http:///canary-pass",
-        "http://canary pass/v1",
         "http://[canary-pass]/v1",
-        "http://[::::::]/v1",
         "http://1.2.3.999/v1",
         f"http://{'canary' * 12}/v1",
-        "canary:8000/v1",
         "http://canary/v1/chat/completions",
-        "http://canary/v1/responses/",
-        "http://canary/v1?api-version=1",
     ],
 )
 def test_unusable_urls_are_not_repeated(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
@@ -642,14 +552,6 @@ def test_unusable_urls_are_not_repeated(monkeypatch: pytest.MonkeyPatch, url: st
     assert "OPENAI_BASE_URL" in caught_too.value.message
     for error in (caught.value, caught_too.value):
         assert "canary" not in "".join(traceback.format_exception(error, limit=0)) + error.hint
-
-
-@pytest.mark.parametrize("blank", ["{} ", "{}\n", " {}\r\n", "\t{}/"])
-def test_blanks_around_an_address_are_no_matter(monkeypatch: pytest.MonkeyPatch, blank: str) -> None:
-    with Server(lambda body, attempt: Reply("[1]")) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", blank.format(server.base_url))
-        answers = [*ask(blank.format(server.base_url)), *ask("")]
-    assert [getattr(answer, "text", answer) for answer in answers] == ["[1]", "[1]"]
 
 
 @pytest.mark.parametrize(
@@ -731,7 +633,3 @@ def test_a_proxy_that_is_not_there_or_opens_no_tunnel(monkeypatch: pytest.Monkey
     error = ask("http://elsewhere.invalid/v1")[0]
     assert isinstance(error, Transient)
     assert error.cause == "connection refused by the proxy"
-
-
-def test_a_backend_that_never_opened_closes() -> None:
-    asyncio.run(OpenAI("m", BackendOptions()).close())

@@ -310,21 +310,3 @@ def test_a_transformer_over_a_frame(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ]
     with pytest.raises(UsageError, match="has no method transform"):
         pyterrier("own_pipeline:nothing", BackendOptions())
-
-
-def test_a_transformer_of_pyterrier_itself() -> None:
-    pt: Any = pytest.importorskip("pyterrier", reason="PyTerrier is not installed")
-    if not pt.java.started():
-        try:
-            pt.java.init()
-        except Exception as error:
-            pytest.skip(f"PyTerrier does not start here: {error}")
-    transformer = pt.apply.doc_score(lambda row: float(len(row["text"])))
-
-    class Module:
-        def rank(self, query: str, documents: list[str]) -> Any:
-            from llmfair.backends.python import Transformed
-
-            return Transformed(transformer).rank(query, documents)
-
-    assert scores_of(Function(Module()), request()) == [tuple(float(len(text)) for text in TEXTS)]

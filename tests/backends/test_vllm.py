@@ -20,7 +20,7 @@ from llmfair.backends import vllm as backend_module
 from llmfair.backends.adapters import Adapter
 from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
-from llmfair.errors import BackendError, ContextTooLong, MissingExtra, Rejected, UsageError
+from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from tests.cli.command import kept, llmfair, only_run, process, ran
 from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm, on_loop, shared_engine
@@ -222,22 +222,6 @@ def test_margins_are_those_of_transformers(
 
 
 @needs_vllm
-def test_an_adapter_moves_the_margins(models: Path, base: VLLM) -> None:
-    fair = vllm(str(models / "base"), BackendOptions(adapter=models / "fair"))
-    assert fair.identity.startswith(base.identity) and "adapter=" in fair.identity
-    on_loop(fair.open())
-    requests = [request(question(number), margins=True) for number in range(8)]
-    before, after = asked(base, requests), asked(fair, requests)
-    moved = [
-        abs(b.logprobs["A"] - a.logprobs["A"])
-        for b, a in zip(before, after, strict=True)
-        if b.logprobs and a.logprobs
-    ]
-    assert len(moved) == 8 and max(moved) > 0.1
-    assert asked(base, requests)[0].logprobs == pytest.approx(before[0].logprobs, abs=1e-3)
-
-
-@needs_vllm
 def test_the_base_beside_an_adapter_is_asked_in_the_adapters_engine(models: Path, one_engine: Any) -> None:
     beside = vllm(str(models / "base"), BackendOptions(adapter=models / "fair", adapted=False))
     fair = vllm(str(models / "base"), BackendOptions(adapter=models / "fair"))
@@ -274,23 +258,6 @@ def test_an_adapter_without_effect_is_refused(models: Path, one_engine: Any, tmp
 
 
 @needs_vllm
-def test_other_bases_and_other_kinds_of_adapters_are_refused_before_anything_starts(
-    models: Path, one_engine: list[Any], tmp_path: Path
-) -> None:
-    from tests.models import causal
-
-    started = len(one_engine)
-    other = causal(tmp_path / "other", "llama", seed=1)
-    with pytest.raises(UsageError, match="belongs to"):
-        vllm(str(other), BackendOptions(adapter=models / "fair"))
-    with pytest.raises(UsageError, match="use_dora"):
-        vllm(str(models / "base"), BackendOptions(adapter=models / "dora"))
-    with pytest.raises(UsageError, match="holds no adapter"):
-        vllm(str(models / "base"), BackendOptions(adapter=models / "base"))
-    assert len(one_engine) == started
-
-
-@needs_vllm
 def test_every_request_draws_for_itself(base: VLLM) -> None:
     chat = user("Say a word.", Text())
     drawn = [request(chat, key=f"key {number}", temperature=1.0) for number in range(16)]
@@ -318,16 +285,6 @@ def test_a_cancelled_request_leaves_the_engine_to_the_others(base: VLLM) -> None
 
 
 @needs_vllm
-def test_what_does_not_fit_is_not_sent(base: VLLM) -> None:
-    with pytest.raises(ContextTooLong, match=r"the prompt of q/0 has .* room for 4,096 in all"):
-        asked(base, [request(user("river " * 4000))])
-    with pytest.raises(ContextTooLong, match="its answer up to 5,000"):
-        asked(base, [request(user("river"), max_tokens=5000)])
-    with pytest.raises(UsageError, match=r"no --extra 'topk'\. Did you mean 'top_k'"):
-        asked(base, [request(user("river"), extra={"topk": 5})])
-
-
-@needs_vllm
 def test_an_answer_that_the_engine_breaks_off_is_asked_once_more(
     base: VLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,13 +295,6 @@ def test_an_answer_that_the_engine_breaks_off_is_asked_once_more(
     for expected in (Transient, Rejected):
         with pytest.raises(expected):
             asked(base, [request(question(0))])
-
-
-@needs_vllm
-def test_unknown_settings_of_the_engine_are_named(models: Path, one_engine: Any) -> None:
-    backend = vllm(str(models / "base"), BackendOptions(backend_args={"tensor_paralel_size": "2"}))
-    with pytest.raises(UsageError, match="Did you mean 'tensor_parallel_size'"):
-        on_loop(backend.open())
 
 
 # Audits
@@ -452,28 +402,3 @@ def test_an_engine_that_dies_stops_the_run(models: Path, tmp_path: Path) -> None
     assert running.returncode == 3, err
     assert "of 54 probes" in out, "what there is, is written"
     assert "the vLLM engine has died" in err and "the same command continues" in err
-
-
-@needs_vllm
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_model_taught_to_prefer_one_side_is_found(tmp_path: Path) -> None:
-    from tests.backends.test_hf import preferring
-
-    model = preferring(tmp_path / "taught", "ada", "bob", seed=0)
-    rows = balanced(8, 8, 8)
-    titles = {  # three of four of a side have the name that says which it is
-        doc_id: f"{'ada' if (gender == 'female') == (number % 4 > 0) else 'bob'} no. {number}"
-        for of_query in rows.values()
-        for number, (doc_id, gender, _) in enumerate(of_query)
-    }
-    running = started(
-        "pairwise", "-d", str(write_folder(tmp_path / "lists", rows, titles)), "-m", f"vllm:{model}", "--pairs", "16",
-        "--answers", "margin", "--backend-arg", f"kv_cache_memory_bytes={CACHE_BYTES}", "--json",
-    )  # fmt: skip
-    out, err = running.communicate(timeout=280)
-    assert running.returncode == 0, err
-    odds = [row for row in json.loads(out)["rows"] if row["measure"] == "AdjustedOdds"]
-    assert [row["stratum"] for row in odds] == ["irrelevant", "relevant"]
-    for row in odds:
-        assert row["value"] > 2 and row["low"] > 1.25 and row["conclusion"] == "outside", row

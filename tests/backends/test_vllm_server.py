@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from llmfair.backends.local import ChatTemplate
 from llmfair.prompts import load_prompt
-from tests.backends.held import ANSWERS, asked_by, require_held, texts
 from tests.cli.command import Outcome, only_run, ran
 from tests.engines import needs_vllm, served, serving
 from tests.folders import balanced, write_folder
@@ -109,15 +107,3 @@ def test_margins_of_the_base_and_of_an_adapter_by_name(server: str) -> None:
     both = margins["base"].keys() & margins["fair"].keys()
     assert len(margins["base"]) == 3 * 2 * 9 * 2 and len(both) > 10
     assert max(abs(margins["base"][chat] - margins["fair"][chat]) for chat in both) > 0.1
-
-
-@pytest.mark.parametrize("strategy", [name for name in ANSWERS if name != "first"])
-def test_every_strategy_is_held_to_its_grammar(server: str, strategy: str) -> None:
-    require_held(audited("listwise", server, "base", *asked_by(strategy)), strategy)
-
-
-def test_the_labels_of_first_are_read_where_the_server_sends_them(server: str) -> None:
-    """A server sends twenty alternatives: of a random model few of them are labels, and the others are counted."""
-    (answers,) = audited("listwise", server, "base", *asked_by("first")).json["answers"].values()
-    assert {*answers["classes"]} <= {"ok", "missing", "no_ids"} and answers["windows"] == 9
-    assert all(re.fullmatch(ANSWERS["first"], text) for text in texts())

@@ -248,40 +248,6 @@ def test_an_interrupt_leaves_batches_running_and_says_how_to_collect(number: int
         assert set(server.submitted.values()) == {1}
 
 
-def test_a_server_without_batches() -> None:
-    with Server() as server:
-        found = batch(server)
-    assert found.code == 1 and "has no Batch API" in found.err and "leave --batch out" in found.err
-
-
-def test_after_three_batches_the_run_is_incomplete_and_the_same_command_continues() -> None:
-    with BatchServer(expire=lambda row, times: row == 0 and times <= 3) as server:
-        found = batch(server, "a/run", "--json")
-        assert found.code == 3
-        assert len(server.batches) == 3 and "no answer in 3 batches" in found.json["error"]["message"]
-        assert found.json["chains"]["relevant"] == {"asked": 33, "ranked": 32}
-        assert "Unavailable" in Path("a/run/failures.csv").read_text()
-        again = batch(server)
-        assert again.code == 0 and len(server.batches) == 4
-        assert_as_one_by_one(server, "a/run")
-
-
-def test_a_refused_question_ends_its_pair_only() -> None:
-    def respond(body: dict[str, Any], attempt: int) -> Reply:
-        text = body["messages"][-1]["content"]
-        if "Title q0f3" in text:
-            return Reply(status=400, body={"error": {"message": "not that one"}})
-        return rank(body, attempt)
-
-    with BatchServer(respond) as server:
-        found = batch(server, "a/run", "--json")
-        assert found.code == 3 and "not that one" in found.json["error"]["message"]
-        assert len(server.batches) == 1, "a refusal is not asked again"
-        assert llmfair(*command(server, "calm/run")).code == 3
-        for name in SAME:
-            assert (Path("a/run") / name).read_bytes() == (Path("calm/run") / name).read_bytes(), name
-
-
 def test_bad_answers_asked_again_go_into_the_next_batch() -> None:
     def respond(body: dict[str, Any], attempt: int) -> Reply:
         text = str(rank({**body, "seed": 0}, 1).text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,7 +26,6 @@ SHORT = {
         ("out/*",),
         watched=run_to_draw,
     ),
-    "mitigate": Long(("mitigate", "../drawn", "-o", "out"), ("out/*", "out/rankings/*"), watched=run_to_draw),
     "figures": Long(
         ("report", "../drawn", "-o", "out/page.html", "--figures", "svg,pdf,png"),
         ("out/*", "out/plots/*"),
@@ -53,18 +51,11 @@ def test_a_disk_that_fills_up_from_the_beginning(name: str, tmp_path: Path) -> N
     assert full_again_and_again(WRITING[name], tmp_path)
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in (*NOT_HERE, "finetune", "report")])
-def test_a_disk_that_is_full_at_each_result(name: str, tmp_path: Path) -> None:
-    """All that is asked is answered, and no room is held for more."""
-    assert full_again_and_again(COMMANDS[name], tmp_path, answered=True)
-
-
-def full_again_and_again(long: Long, scratch: Path, answered: bool = False) -> list[str]:
+def full_again_and_again(long: Long, scratch: Path) -> list[str]:
     """Begins a command on a disk that is too small, until it is not; returns the file that each attempt names.
 
     Asserts that each attempt ends in one sentence, keeps what it wrote and leaves nothing half-written, that
     nothing is asked again, and that all equals what the command writes where there is room, byte for byte.
-    `answered`: it begins with all but the files that must be equal.
     """
     with long.watched(scratch) as watch, mounted(scratch / "small") as disk:
         calm = new_folder(long, scratch / "calm")
@@ -72,12 +63,7 @@ def full_again_and_again(long: Long, scratch: Path, answered: bool = False) -> l
         code, expected, err = Started(long, calm, watch).end()
         assert code == 0, err
         files = [str(path.relative_to(calm)) for path in calm.rglob("*") if path.is_file()]
-        if answered:
-            shutil.copytree(calm, disk.folder, dirs_exist_ok=True)
-            for path in (path for one in long.same for path in disk.folder.glob(one)):
-                path.unlink()
-        else:
-            long.prepare(disk.folder)
+        long.prepare(disk.folder)
         size, at = disk.used() + PAGE, list[str]()
         while True:
             disk.resize(size)

@@ -279,12 +279,9 @@ def test_flags_that_several_servers_refuse() -> None:
     ("one", "same"),
     [
         ("http://h:9/v1", "http://h:9/v1/"),
-        ("http://h:9/v1", "http://h:9//v1"),
         ("http://localhost:9/v1", "http://LOCALHOST:9/v1"),
         ("http://h/v1", "http://h:80/v1"),
-        ("https://h/v1", "https://h:443/v1"),
         ("https://api.openai.com/v1", "https://API.openai.com:443/v1"),
-        ("http://h:9", "http://h:9/"),
         ("http://h/a/v1", "http://h/a/./%761"),
     ],
 )

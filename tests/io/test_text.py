@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -76,8 +75,6 @@ def command(redirection: str, *arguments: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize(
     ("redirection", "code", "says"),
     [
-        (">&-", 0, ""),
-        ("2>&-", 0, ""),
         ("<&- >&- 2>&-", 0, ""),
         ("2>/dev/full", 0, ""),
         (">/dev/full", 1, "Error: stdout cannot be written: No space left on device.\n"),
@@ -87,36 +84,6 @@ def test_streams_that_are_closed_or_full(redirection: str, code: int, says: str)
     found = command(redirection, "cache", "path")
     assert found.returncode == code
     assert found.stderr.startswith(says) and "Traceback" not in found.stderr
-
-
-@pytest.mark.whole
-def test_a_stderr_that_nobody_reads_takes_no_result_away() -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    found = subprocess.run(
-        [sys.executable, "-m", "llmfair", "cache", "path"],
-        stdout=subprocess.PIPE,
-        stderr=writing,
-        env={**os.environ, "LLMFAIR_NO_SETTING": "of which it warns"},
-        text=True,
-    )
-    os.close(writing)
-    assert found.returncode == 0 and found.stdout.endswith("answers.sqlite\n")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_all_is_imported_ends_the_command(number: signal.Signals) -> None:
-    code = (
-        "import os, signal, sys\n"
-        "class Meanwhile:\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        f"        if name == 'llmfair.cli.app': os.kill(os.getpid(), {int(number)})\n"
-        "sys.meta_path.insert(0, Meanwhile())\n"
-        "from llmfair.__main__ import main\n"
-        "main()\n"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", "Stopped.\n")
 
 
 def test_what_draws_takes_the_stream_as_it_is() -> None:

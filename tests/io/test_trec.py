@@ -63,18 +63,13 @@ def test_ties_of_32_bits_are_counted_per_query() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        RUN.replace(b"\n", b"\r\n"),
-        b"\xef\xbb\xbf" + RUN,
         RUN.replace(b" ", b"\t").replace(b"\n", b"\n\n"),
         RUN[:-1],
-        gzip.compress(RUN, mtime=0),
         gzip.compress(RUN[:40], mtime=0) + gzip.compress(RUN[40:], mtime=0),
         gzip.compress(b"\xef\xbb\xbf" + RUN.replace(b"\n", b"\r\n"), mtime=0),
     ],
-    ids=[
-        "CRLF", "byte-order mark", "tabs and blank lines", "no last line end", "gzip", "two gzip members", "all",
-    ],
-)  # fmt: skip
+    ids=["tabs and blank lines", "no last line end", "two gzip members", "all"],
+)
 def test_packing_changes_nothing(content: bytes) -> None:
     assert read(content) == read(RUN)
     assert read(content, "no-suffix") == read(RUN)
@@ -92,9 +87,7 @@ def test_packing_changes_nothing(content: bytes) -> None:
             "my.run:3: expected 6 columns separated by white space (query_id, Q0, doc_id, rank, score, tag), found 7",
         ),
         (b"q1 Q0 d9 four 1.0 mine", "my.run:3: rank: 'four' is not a finite number"),
-        (b"q1 Q0 d9 4 high mine", "my.run:3: score: 'high' is not a finite number"),
         (b"q1 Q0 d9 4 nan mine", "my.run:3: score: 'nan' is not a finite number"),
-        (b"q1 Q0 d9 4 -inf mine", "my.run:3: score: '-inf' is not a finite number"),
         (b"q1 Q0 d9 4 1e999 mine", "my.run:3: score: '1e999' is not a finite number"),
         (b"q1 Q0 d9 4 1_0 mine", "my.run:3: score: '1_0' is not a finite number"),
         ("q1 Q0 d9 4 ١ mine".encode(), "my.run:3: score: '١' is not a finite number"),
