@@ -11,8 +11,6 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +21,7 @@ from llmfair.asking.one_chat import Asker, Stopped
 from llmfair.backends.base import Backend
 from llmfair.errors import BackendError, Incomplete, LlmfairError, UsageError
 from llmfair.io import net
+from llmfair.io.net import in_thread
 from llmfair.nouns import Chat, Completion, Failure, Sampling, Steps
 
 if TYPE_CHECKING:
@@ -40,8 +39,9 @@ delay it. A model in this process takes questions in batches, which are fuller t
 class Program:
     """A ranking program that has not begun: `start()` makes its steps.
 
-    `threaded`: between its questions it does work that would hold up everybody else's (a search), so it does it in a
-    thread. What it shares with other programs must bear that. `condition`: what it asks about, where somebody counts.
+    `threaded`: between its questions it does work that would hold up everybody else's (a search), so it does it in
+    threads of its own, since those of asyncio's pool are few. What it shares with other programs must bear that.
+    `condition`: what it asks about, where somebody counts.
     """
 
     probe_id: str
@@ -110,47 +110,6 @@ def _advance(steps: Steps[Any], answers: list[Completion] | None) -> tuple[bool,
         return True, end.value
 
 
-class _Thread:
-    """One thread that makes calls in the order they are given, begun when there is a first.
-
-    A chain has one of its own, since those of asyncio's pool are few (6 on 2 cores: 94 chains that search would take
-    nine times as long). A daemon, so that a search that does not return keeps no process from ending, as those of a
-    ThreadPoolExecutor would.
-    """
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
-        self._begun = False
-
-    def submit(self, function: Callable[[], T]) -> Future[T]:
-        """Begins a call; cancelled before its turn it is not made."""
-        if not self._begun:
-            threading.Thread(target=self._run, name="llmfair-program", daemon=True).start()
-            self._begun = True
-        future: Future[T] = Future()
-        self._calls.put((future, function))
-        return future
-
-    async def call(self, function: Callable[[], T]) -> T:
-        """What the call returns or raises; cancelled, it goes on and nobody hears of it."""
-        return await asyncio.wrap_future(self.submit(function))
-
-    def close(self) -> None:
-        """Ends the thread when its calls are made; waits for none."""
-        if self._begun:
-            self._calls.put(None)
-
-    def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            future, function = call
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
-
-
 class _Driver:
     """One call of `dispatch` on the loop's side."""
 
@@ -216,18 +175,17 @@ class _Driver:
             await _end(*tasks)
 
     async def _work(self, programs: Iterator[Program]) -> None:
-        with closing(_Thread()) as thread:
-            while True:
-                while self.begun >= self.most:  # the first that is woken may take all the room there is
-                    await self.room.wait()
-                if self.asker.stopping.is_set() or (program := next(programs, None)) is None:
-                    return
-                await self._run_one(program, thread)
-                await asyncio.sleep(0)  # one whose answers were all known has never let go of the loop
+        while True:
+            while self.begun >= self.most:  # the first that is woken may take all the room there is
+                await self.room.wait()
+            if self.asker.stopping.is_set() or (program := next(programs, None)) is None:
+                return
+            await self._run_one(program)
+            await asyncio.sleep(0)  # one whose answers were all known has never let go of the loop
 
-    async def _run_one(self, program: Program, thread: _Thread) -> None:
+    async def _run_one(self, program: Program) -> None:
         try:
-            result = await self._answer_all(program, thread)
+            result = await self._answer_all(program)
         except Stopped:
             return
         except Unwritable as error:
@@ -248,13 +206,17 @@ class _Driver:
         else:
             self.finished.put((program.probe_id, result))
 
-    async def _answer_all(self, program: Program, thread: _Thread) -> Any:
-        steps = program.start()
+    async def _answer_all(self, program: Program) -> Any:
+        steps, search = program.start(), None
         answers: list[Completion] | None = None
         try:
             while True:
                 advance = partial(_advance, steps, answers)
-                done, value = await thread.call(advance) if program.threaded else advance()
+                if program.threaded:
+                    search = in_thread(advance)
+                    done, value = await asyncio.wrap_future(search)
+                else:
+                    done, value = advance()
                 if done:
                     return value
                 if len(value) == 1:
@@ -262,10 +224,10 @@ class _Driver:
                 else:
                     answers = await self._answer_together(program.probe_id, value)
         finally:
-            if program.threaded:  # which may be in it still, if the run was interrupted
-                thread.submit(steps.close)
-            else:
+            if search is None or search.done():
                 steps.close()
+            else:  # the run was interrupted, and it searches still
+                search.add_done_callback(lambda _: steps.close())
 
     async def _answer_together(self, probe_id: str, chats: Sequence[Chat]) -> list[Completion]:
         """The answers of one step in its order, no more of them begun at a time than keep every place taken.

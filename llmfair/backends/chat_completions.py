@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -79,9 +79,11 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
     stands for −∞, as -9999 does; all are where the label that is the answer has none, since the others' say nothing
     then. Raises ValueError where none of them is a number.
     """
-    rows = [*dict.fromkeys(_first_token(choice.get("logprobs")))]
-    if not rows:
+    tokens = (choice.get("logprobs") or {}).get("content")
+    if not tokens:
         return None
+    alternatives = tokens[0].get("top_logprobs") or [tokens[0]]
+    rows = [*dict.fromkeys((row["token"], row["logprob"]) for row in alternatives)]
     numbers = [(token, float(value)) for token, value in rows if type(value) in (int, float)]
     if not numbers:
         raise ValueError("no log-probability is a number")
@@ -92,28 +94,14 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
     for token, value in numbers:
         if (label := _label(token)) in labels and math.isfinite(value) and math.exp(min(value, 0.0)):
             spellings.setdefault(label, []).append(value)
-    return {label: _log_sum(values) for label, values in spellings.items()}
+    return {
+        label: max(values) + math.log(math.fsum(math.exp(value - max(values)) for value in values))
+        for label, values in spellings.items()
+    }
 
 
 def _label(token: object) -> str:
     return token.translate(_SPACES).strip() if isinstance(token, str) else ""
-
-
-def _first_token(logprobs: Any) -> Iterator[tuple[Any, Any]]:
-    """The first token's alternatives with their log-probabilities, as chats have them or, of old, completions do."""
-    if not logprobs:
-        return
-    if tokens := logprobs.get("content"):
-        for row in tokens[0].get("top_logprobs") or [tokens[0]]:
-            yield row["token"], row["logprob"]
-    elif tokens := logprobs.get("top_logprobs"):
-        yield from tokens[0].items()
-
-
-def _log_sum(values: Sequence[float]) -> float:
-    """The logarithm of the sum of what these are logarithms of."""
-    most = max(values)
-    return most + math.log(math.fsum(math.exp(value - most) for value in values))
 
 
 def read_completion(

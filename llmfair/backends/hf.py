@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import threading
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +13,8 @@ from llmfair.backends.base import BackendOptions, require_room
 from llmfair.backends.chat_completions import finish_of
 from llmfair.backends.local import (
     ChatTemplate,
+    InProcess,
     LocalModel,
-    MicroBatcher,
     grammar_of,
     label_answers,
     load_model,
@@ -61,15 +59,10 @@ class _Job:
     grammar: str | None
 
 
-class LocalBackend:
-    """A model in this process. It is loaded for the first question, so that a finished run loads none.
+class LocalBackend(InProcess[_Job]):
+    """A model in this process; `facts` say where it runs and why, for the manifest, once it is loaded."""
 
-    `facts` say where the model runs and why, for the manifest; there are none before it is loaded.
-    """
-
-    gpus = 1
     max_workers = 64
-    reads_about = False
 
     def __init__(self, checkpoint: Checkpoint, options: BackendOptions) -> None:
         self.checkpoint = checkpoint
@@ -92,38 +85,27 @@ class LocalBackend:
             self.adapter = read_adapter(options.adapter, checkpoint)
             parts.append(f"adapter={self.adapter.sha256[:16]}")
         self.identity = " ".join(parts)
-        self._batcher: MicroBatcher[_Job, Completion] | None = None
-        self._loading: asyncio.Future[LocalModel] | None = None
         self._closing = threading.Event()
+        super().__init__(self.arguments["batch_tokens"])
 
     async def open(self) -> None:
         self._closing.clear()
-        self._batcher = MicroBatcher(self._run, self.arguments["batch_tokens"])
+        await super().open()
 
     async def close(self) -> None:
         """Gives the model up; a batch that is under way ends at its next token."""
         self._closing.set()
-        if self._batcher is not None:
-            await self._batcher.close()
-        self._batcher = self._loading = None
-        self.__dict__.pop("_model", None)  # a further stage may need its memory
+        await super().close()
 
     async def complete(self, request: Request) -> Completion:
         """One answer. Raises ContextTooLong before the model sees the prompt, and what loading it raises."""
-        assert self._batcher is not None, "the backend is open"
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(self._batcher.call(self._load))
-        model = await asyncio.shield(self._loading)
-        started = time.perf_counter()
-        job = self._job(model, request)
-        sampling, most = request.sampling, 0 if job.labels else request.sampling.max_tokens
-        # What may share a forward pass, or a loop over tokens.
-        kind = len(job.labels) if job.labels else (most, sampling.temperature, sampling.top_p)
-        completion = await self._batcher.ask(job, kind, len(job.ids) + most)
-        return replace(completion, seconds=time.perf_counter() - started)
+        return await self.answer(lambda: self._job(self._model, request))
 
-    def _job(self, model: LocalModel, request: Request) -> _Job:
-        """The request's prompt as token ids. Raises ContextTooLong for one the model has no room for."""
+    def _job(self, model: LocalModel, request: Request) -> tuple[_Job, Hashable, int]:
+        """The request as the model takes it, what may share its forward pass or loop over tokens, and its positions.
+
+        Raises ContextTooLong for a prompt that the model has no room for.
+        """
         sampling, messages = request.sampling, request.chat.messages
         if unknown := set(sampling.extra) - {"chat_template_kwargs"}:
             raise UsageError(
@@ -138,11 +120,12 @@ class LocalBackend:
         grammar = grammar_of(request.chat.expects) if sampling.constrain else None
         most = 0 if labels else sampling.max_tokens
         require_room(request, len(ids), most, self.checkpoint.context, self.checkpoint.name)
-        return _Job(request, ids, labels, grammar)
+        kind = len(labels) if labels else (most, sampling.temperature, sampling.top_p)
+        return _Job(request, ids, labels, grammar), kind, len(ids) + most
 
     # On the model's thread
 
-    def _load(self) -> LocalModel:
+    def _load(self) -> None:
         from importlib.metadata import version
 
         device, why = device_of(self.arguments["device"])
@@ -161,7 +144,6 @@ class LocalBackend:
             "system": None if model.template is None else "folded" if model.template.folded else "separate",
             "versions": {package: version(package) for package in ("torch", "transformers")},
         }
-        return model
 
     def _run(self, batch: Sequence[_Job]) -> list[Completion]:
         """The answers of one batch; one that is too large for the memory is run in halves."""

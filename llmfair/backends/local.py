@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -23,7 +25,7 @@ from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, line_of
 from llmfair.io import files
-from llmfair.nouns import Expects, Labels, Message, Permutation
+from llmfair.nouns import Completion, Expects, Labels, Message, Permutation
 
 if TYPE_CHECKING:
     import torch
@@ -672,3 +674,44 @@ class MicroBatcher(Generic[J, A]):
         if not self._waiting:
             self._arrived.clear()
         return batch
+
+
+class InProcess(ABC, Generic[J]):
+    """A model in this process. It is loaded for the first question, so that a finished run loads none."""
+
+    gpus = 1
+    reads_about = False
+
+    def __init__(self, batch_tokens: int) -> None:
+        self.batch_tokens = batch_tokens
+        self._batcher: MicroBatcher[J, Completion] | None = None
+        self._loading: asyncio.Future[None] | None = None
+
+    async def open(self) -> None:
+        self._batcher = MicroBatcher(self._run, self.batch_tokens)
+
+    async def close(self) -> None:
+        if self._batcher is not None:
+            await self._batcher.close()
+        self._batcher = self._loading = None
+        self.__dict__.pop("_model", None)  # a further stage may need its memory
+
+    async def answer(self, job: Callable[[], tuple[J, Hashable, int]]) -> Completion:
+        """The answer to a job, its kind and length, made once the model is there. Raises what loading does."""
+        assert self._batcher is not None, "the backend is open"
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._batcher.call(self._load))
+        await asyncio.shield(self._loading)
+        started = time.perf_counter()
+        completion = await self._batcher.ask(*job())
+        return replace(completion, seconds=time.perf_counter() - started)
+
+    # On the model's thread
+
+    @abstractmethod
+    def _load(self) -> None:
+        """Loads the model."""
+
+    @abstractmethod
+    def _run(self, batch: Sequence[J]) -> list[Completion]:
+        """The answers of one batch."""

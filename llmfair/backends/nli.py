@@ -6,14 +6,11 @@ where `entailment` is the likeliest of its classes, else no. Which class that is
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.local import MicroBatcher
+from llmfair.backends.local import InProcess
 from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint, require_local, tokenizer_of
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of
@@ -38,47 +35,33 @@ def nli(name: str, options: BackendOptions) -> Nli:
     return Nli(find_checkpoint(name))
 
 
-class Nli:
-    """A classifier of pairs of texts. It is loaded for the first pair, so that a finished run loads none."""
+class Nli(InProcess[Mapping[str, list[int]]]):
+    """A classifier of pairs of texts."""
 
     capabilities: frozenset[str] = frozenset()
-    gpus = 1
     max_workers = 256
-    reads_about = False
 
     def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__(BATCH_TOKENS)
         self.checkpoint = checkpoint
         self.classes = classes_of(checkpoint)
         self.dtype = dtype_of(checkpoint)[0]
         self.identity = f"nli {checkpoint.identity} {self.dtype} tokens={TOKENS}"
-        self._batcher: MicroBatcher[Mapping[str, list[int]], Completion] | None = None
-        self._loading: asyncio.Future[None] | None = None
-
-    async def open(self) -> None:
-        self._batcher = MicroBatcher(self._classify, BATCH_TOKENS)
-
-    async def close(self) -> None:
-        if self._batcher is not None:
-            await self._batcher.close()
-        self._batcher = self._loading = None
-        self.__dict__.pop("_model", None)
 
     async def complete(self, request: Request) -> Completion:
         """Yes or no. Raises UsageError for another question, and what loading the model raises."""
-        assert self._batcher is not None, "the backend is open"
         messages = request.chat.messages
         if len(messages) != 2 or request.chat.expects != ANSWERS:
             raise UsageError(
                 f"nli:{self.checkpoint.name} says whether one text entails another, and answers nothing else.",
                 "--attribution takes it; -m takes a model that writes",
             )
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(self._batcher.call(self._load))
-        await asyncio.shield(self._loading)
-        started = time.perf_counter()
-        encoded = encode(self._tokenizer, self._tokens, *(message.content for message in messages))
-        completion = await self._batcher.ask(encoded, "pair", len(encoded["input_ids"]))
-        return replace(completion, seconds=time.perf_counter() - started)
+
+        def job() -> tuple[Mapping[str, list[int]], str, int]:
+            encoded = encode(self._tokenizer, self._tokens, *(message.content for message in messages))
+            return encoded, "pair", len(encoded["input_ids"])
+
+        return await self.answer(job)
 
     # On the model's thread
 
@@ -104,7 +87,7 @@ class Nli:
         context = self.checkpoint.context or TOKENS
         self._tokens = min(TOKENS, self._tokenizer.model_max_length, context)
 
-    def _classify(self, batch: Sequence[Mapping[str, list[int]]]) -> list[Completion]:
+    def _run(self, batch: Sequence[Mapping[str, list[int]]]) -> list[Completion]:
         import torch
 
         model, tokenizer = self._model, self._tokenizer

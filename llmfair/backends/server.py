@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import llmfair
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.chat_completions import ALTERNATIVES, UNPARSEABLE, models_of
+from llmfair.backends.chat_completions import ALTERNATIVES, LIMITS, UNPARSEABLE, models_of
 from llmfair.backends.faults import Fault, Refusal, refusal_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
@@ -36,6 +36,7 @@ from llmfair.nouns import Completion, Finish, Request
 NO_KEY = "none"  # what servers that need no key are sent
 LONGEST_QUOTE = 300
 MOST_NAMED = 5
+LOGPROBS = {"logprobs", "top_logprobs"}
 FEWEST_ALTERNATIVES = 5  # that a server has which sends some
 FOLD_HINT = "--system fold puts the system text into the first user message"
 TOO_MANY_HINT = "let the server take more documents at once, or rank fewer with --candidates"
@@ -268,29 +269,25 @@ class Server(ABC):
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""
 
 
+FLAGS = {
+    "temperature": ("--temperature", "--extra temperature=null leaves it out, or give one it takes: --temperature 1"),
+    "seed": ("--model-seed", "--extra seed=null leaves it out; answers are then drawn without a seed"),
+    "structured_outputs": ("--constrain", "leave --constrain out"),
+    **dict.fromkeys(LIMITS, ("--max-tokens", "--extra max_tokens=null leaves it out")),
+    **dict.fromkeys(LOGPROBS, ("--answers margin", "compare the answers' text with --answers text")),
+}  # fmt: skip
+"""The flag that a field of the body comes from, and what to do where a server does not know it."""
+
+
 def _flag(refusal: Refusal) -> tuple[str, str]:
     """The flag that a refused field of the body comes from, and what to do about it."""
-    match refusal.field:
-        case "temperature":
-            return (
-                "--temperature",
-                "--extra temperature=null leaves it out, or give one it takes: --temperature 1",
-            )
-        case "seed":
-            return "--model-seed", "--extra seed=null leaves it out; answers are then drawn without a seed"
-        case "logprobs" | "top_logprobs" if not refusal.unknown:
-            most = refusal.most(ALTERNATIVES) or FEWEST_ALTERNATIVES
-            return "number of alternatives", f"ask for fewer: --extra top_logprobs={most}"
-        case "logprobs" | "top_logprobs":
-            return "--answers margin", "compare the answers' text with --answers text"
-        case "max_tokens" | "max_completion_tokens" if not refusal.unknown:
-            return "--max-tokens", "give a smaller --max-tokens or --thinking"
-        case "max_tokens" | "max_completion_tokens":
-            return "--max-tokens", "--extra max_tokens=null leaves it out"
-        case "structured_outputs":
-            return "--constrain", "leave --constrain out"
-        case field:
-            return f"--extra {field}", f"--extra {field}=null leaves it out"
+    field = refusal.field
+    if not refusal.unknown and field in LOGPROBS:
+        most = refusal.most(ALTERNATIVES) or FEWEST_ALTERNATIVES
+        return "number of alternatives", f"ask for fewer: --extra top_logprobs={most}"
+    if not refusal.unknown and field in LIMITS:
+        return "--max-tokens", "give a smaller --max-tokens or --thinking"
+    return FLAGS.get(field, (f"--extra {field}", f"--extra {field}=null leaves it out"))
 
 
 # Several servers of one model, asked as one. Which of them a question goes to, and what is done when one goes down, is

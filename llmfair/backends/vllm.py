@@ -14,13 +14,11 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions, Transient, require_room
@@ -35,6 +33,7 @@ from llmfair.errors import (
     did_you_mean,
     line_of,
 )
+from llmfair.io.net import in_thread
 from llmfair.nouns import Completion, Finish, Message, Request
 from llmfair.registry import register
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
 # vLLM's engine in child processes of this one: what it is started with, how it starts and how it ends.
 
-
-T = TypeVar("T")
 
 INSTALL = (
     "pip install 'llmfair[vllm]' (it needs an NVIDIA GPU); without one try hf:, or a server with --base-url"
@@ -147,30 +144,6 @@ def stop_engine(engine: AsyncLLM) -> None:
     engine.shutdown = lambda timeout=None: None
 
 
-async def in_thread(start: Callable[[], T]) -> T:
-    """What `start` returns, from a thread that the end of the process does not wait for.
-
-    When this is cancelled, engines that are still starting are killed.
-    """
-    started: Future[T] = Future()
-    started.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            started.set_result(start())
-        except BaseException as error:
-            started.set_exception(error)
-
-    threading.Thread(target=run, name="llmfair-vllm", daemon=True).start()
-    try:
-        return await asyncio.wrap_future(started)
-    except asyncio.CancelledError:
-        for child in multiprocessing.active_children():
-            if child.name.startswith("EngineCore"):
-                child.kill()
-        raise
-
-
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vLLM's MaxLoRARanks
 # What answers are read from and where they come from; a user's own would make them another model's.
 _OURS = {
@@ -250,7 +223,13 @@ class VLLM:
 
     async def open(self) -> None:
         """Starts the engine. Raises BackendError, and UsageError for what it or the chat template does not take."""
-        engine, tokenizer = await in_thread(self._start)
+        try:
+            engine, tokenizer = await asyncio.wrap_future(in_thread(self._start))
+        except asyncio.CancelledError:  # engines that are still starting would outlive the command
+            for child in multiprocessing.active_children():
+                if child.name.startswith("EngineCore"):
+                    child.kill()
+            raise
         self._engine = engine
         self._template = ChatTemplate(tokenizer, self.options.system, self.options.template_args)
         self._room: int = engine.model_config.max_model_len

@@ -18,6 +18,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
@@ -280,6 +281,21 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         future.cancel()
         raise
+
+
+def in_thread(call: Callable[[], T]) -> Future[T]:
+    """A call in a thread of its own, which the end of the process does not wait for; cancelled, it goes on."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="llmfair-call", daemon=True).start()
+    return future
 
 
 # Why there is no reply

@@ -172,7 +172,7 @@ def test_outputs_of_a_model_here_are_judged_by_a_classifier_here(classifier: Pat
     found = json.loads(Path("one/results.json").read_text())
     outputs = {line["output"] for line in table(Path("one/outputs.csv"))}
     asked = json.loads(Path("one/manifest.json").read_text())["settings"]["identity"]
-    assert len(outputs) > 10 and "num_beams=4" in asked
+    assert len(outputs) > 5 and "num_beams=4" in asked
     assert found["judged"]["by"] == "nli"
     assert 0 < found["judged"]["supported"] < found["judged"]["asked"]
     assert all(
