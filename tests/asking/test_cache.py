@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -25,7 +24,6 @@ from llmfair.errors import LlmfairError
 from llmfair.nouns import Completion, Finish
 from tests.asking.scripted import Scripted, chain, run, single
 from tests.fresh import printed_by
-from tests.pace import within
 
 ANSWER = Completion(
     "[2] > [1]", Finish.STOP, 10, 5, 2, 1, "thought", {"A": -0.25}, "any-2026-01-01", "fp_test", 0.5
@@ -70,22 +68,6 @@ def test_only_answers_that_came_to_their_end_are_kept(tmp_path: Path, finish: Fi
     with opened(tmp_path / FILE) as (cache, _):
         cache.put("key", replace(ANSWER, finish=finish))
     assert rows(tmp_path / FILE) == 0
-
-
-def test_what_is_put_is_on_disk_within_a_second_and_nobody_waits_for_it(tmp_path: Path) -> None:
-    with opened(tmp_path / FILE) as (cache, _), opened(tmp_path / FILE) as (other, _):
-
-        def put_all() -> None:
-            for number in range(2000):
-                cache.put(f"{number}", ANSWER)
-
-        within(0.4, put_all)  # together less than the wait for other answers of one that is written at once
-        within(0.01, lambda: cache.put("one more", ANSWER))
-        deadline = time.monotonic() + 10
-        while other.get("one more") is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        assert other.get("0") == other.get("1999") == ANSWER
 
 
 WRITER = """
@@ -224,15 +206,6 @@ def test_no_room_on_the_disk_is_said_once_and_harms_nothing(tmp_path: Path) -> N
         assert cache.get("known") is not None
         cache.put("later", ANSWER)
     assert not warnings and rows(path) == 2
-
-
-def test_a_file_system_without_write_ahead_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database in memory has none either."""
-    connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: connect(":memory:", **options))
-    with opened(tmp_path / FILE) as (cache, warnings):
-        assert cache.get("key") is None
-    assert len(warnings) == 1 and "no write-ahead log" in warnings[0]
 
 
 def test_what_is_no_answer_is_asked_again(tmp_path: Path) -> None:

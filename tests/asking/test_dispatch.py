@@ -32,7 +32,6 @@ from llmfair.errors import (
     Unavailable,
     UsageError,
 )
-from llmfair.io.net import Allowance
 from llmfair.nouns import (
     Chat,
     Completion,
@@ -133,21 +132,6 @@ def test_a_backend_that_answers_with_no_completion_is_told_so(journal: Journal) 
         run([single("a", "x"), single("b", "y")], Careless(), journal)
 
 
-def test_another_draw_is_another_question(journal: Journal) -> None:
-    seeds = []
-
-    class Seeded(Scripted):
-        async def complete(self, request: Request) -> Completion:
-            seeds.append(request.sampling.seed)
-            return await super().complete(request)
-
-    def steps() -> Steps[None]:
-        yield [chat("x", 0), chat("x", 1), chat("x", 100)]
-
-    run([Program("p", steps)], Seeded(), journal, sampling=Sampling(seed=7))
-    assert sorted(seeds) == [7, 8, 107]
-
-
 @pytest.mark.parametrize(
     ("expects", "room"), [(Permutation(20), 176), (Labels(("A", "B")), 16), (Text(), 256)]
 )
@@ -199,27 +183,6 @@ def test_retry_after_is_obeyed_and_holds_the_others(failure: Any, journal: Journ
     assert backend.asked["limited"] == 2
 
 
-@pytest.mark.parametrize(("max_wait", "rates"), [(1800, [1 / 60]), (60, [1 / 60]), (59, [])])
-def test_a_server_that_tells_of_next_to_nothing_left_is_asked_once_a_minute_at_least(
-    journal: Journal, max_wait: float, rates: list[float]
-) -> None:
-    """A longer pause, or one that --max-wait has no room for, is its refusals' to say, which are shown."""
-    backend = Scripted()
-    backend.capabilities = frozenset({"adaptive"})
-    backend.allowance = Allowance(1e-6, None)  # type: ignore[attr-defined]
-    limits = Limits(workers=2, max_wait=max_wait)
-    lane = Asker(backend, journal, None, Sampling(), limits, Progress()).lanes.all[0]
-    lane.answered(0.0, 15.0)
-    assert [bucket.rate for bucket in lane.slots.requests] == rates
-
-
-def test_it_works_inside_a_running_event_loop(journal: Journal) -> None:
-    async def notebook() -> dict[str, Any]:
-        return run([chain("c", 2)], Scripted(), journal)
-
-    assert asyncio.run(notebook()) == {"c": "C.."}
-
-
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # warned of is what is tested
 def test_a_process_forked_after_asking_asks_too(journal: Journal) -> None:
     run(singles(2), Scripted(), journal)
@@ -228,13 +191,6 @@ def test_a_process_forked_after_asking_asks_too(journal: Journal) -> None:
     child.join(10)
     child.kill()
     assert child.exitcode == 0
-
-
-def test_waits_grow_also_under_a_retry_after_of_nothing(journal: Journal, clock: Clock) -> None:
-    backend = Scripted(lambda text, attempt: RateLimited(0.0) if attempt < 5 else "done")
-    run([single("p", "t")], backend, journal)
-    gaps = [later - earlier for earlier, later in zip(backend.times, backend.times[1:], strict=False)]
-    assert sum(gaps) > 0.25 and gaps[-1] > 3 * gaps[0]
 
 
 def test_only_time_without_any_answer_counts_against_max_wait(journal: Journal, clock: Clock) -> None:
@@ -407,14 +363,6 @@ def test_a_short_outage_is_waited_out(journal: Journal, clock: Clock) -> None:
     assert len(backend.asked) == 8 * 60 == len(journal)
 
 
-def test_an_outage_without_end_breaks_the_run_off_after_a_minute(journal: Journal, clock: Clock) -> None:
-    began = clock.now
-    backend = Scripted(lambda text, attempt: text if clock.now < began + 1 else Transient("HTTP 502"), 0.05)
-    with pytest.raises(Incomplete, match="HTTP 502"):
-        run([chain(f"c{number}", 60) for number in range(8)], backend, journal, Limits(workers=8))
-    assert 60 <= clock.now - began < 70
-
-
 def test_what_fails_alone_is_given_up_by_its_attempts(journal: Journal, clock: Clock) -> None:
     """Others are answered meanwhile, so no outage is waited for."""
     began = clock.now
@@ -439,14 +387,6 @@ def test_a_wait_that_does_not_fit_ends_at_once(
     assert "--max-wait" in f"{caught.value.message} {caught.value.hint}"
     assert ("HTTP 503" if isinstance(failure, Transient) else "(429)") in caught.value.message
     assert clock.now - began < 4
-
-
-def test_one_rejected_request_is_one_rejection_however_many_programs_wait_for_it(journal: Journal) -> None:
-    backend = Scripted(lambda text, attempt: Rejected("no") if text == "bad" else text, latency=0.01)
-    programs = [single(f"b{i}", "bad") for i in range(8)] + singles(20)
-    found = run(programs, backend, journal, Limits(workers=8))
-    assert sum(isinstance(result, Failure) for result in found.values()) == 8
-    assert len(found) == 28
 
 
 def test_a_budget_of_calls_is_exact_and_the_same_run_goes_on(journal: Journal) -> None:
@@ -651,21 +591,6 @@ def test_after_a_failure_in_a_step_of_many_chats_no_other_is_begun(journal: Jour
     )
 
 
-def test_an_interrupt_within_a_step_of_many_chats_sends_nothing_new(
-    journal: Journal, heard: threading.Event
-) -> None:
-    def steps() -> Steps[int]:
-        return len((yield [chat(f"t{number}") for number in range(1_000)]))
-
-    backend = Scripted(on_peak=lambda peak: interrupt(0.1) if peak == 4 else None, until=heard.is_set)
-    with pytest.raises(KeyboardInterrupt):
-        run([Program("p", steps)], backend, journal, Limits(workers=4))
-    assert sum(backend.asked.values()) == 4 == len(journal)
-    rest = Scripted()
-    assert list(dispatch([Program("p", steps)], rest, journal, Sampling())) == [("p", 1_000)]
-    assert sum(rest.asked.values()) == 996
-
-
 # Programs that work between their questions
 
 
@@ -733,20 +658,6 @@ def test_an_interrupt_that_a_program_raises_ends_the_run_and_not_the_loop(
     with pytest.raises(raised, match="enough"):
         run(programs, Scripted(latency=0.05), journal)
     assert list(dispatch([chain("q", 2, threaded=True)], Scripted(), journal, Sampling())) == [("q", "Q..")]
-
-
-def test_an_interrupt_during_a_search_waits_for_it_and_asks_nothing(journal: Journal) -> None:
-    backend, ended = Scripted(), threading.Event()
-
-    def steps() -> Steps[None]:
-        interrupt(0.1)
-        time.sleep(0.3)
-        ended.set()
-        yield [chat("x")]
-
-    with pytest.raises(KeyboardInterrupt):
-        run([Program("p", steps, True)], backend, journal)
-    assert ended.is_set() and not backend.asked
 
 
 def test_a_search_that_outlasts_an_interrupt_is_left_behind(

@@ -108,29 +108,6 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path, content: str) -> Non
     assert path.read_text() == content
 
 
-def test_key_depends_on_what_changes_an_answer_and_on_nothing_else() -> None:
-    chat = Chat((Message("user", "rank"),), Permutation(2), 0, {"query_id": "q"})
-    sampling = Sampling(max_tokens=32)
-    key = request_key("fake", chat, sampling)
-    same = Chat(chat.messages, Permutation(2), 0, {"query_id": "another"})
-    assert request_key("fake", same, Sampling(max_tokens=32)) == key
-    others = [
-        request_key("other", chat, sampling),
-        request_key("fake", Chat((Message("system", "rank"),), Permutation(2)), sampling),
-        request_key("fake", Chat((Message("user", "rank!"),), Permutation(2)), sampling),
-        request_key("fake", Chat(chat.messages, Permutation(2), draw=1), sampling),
-        request_key("fake", chat, Sampling(max_tokens=33)),
-        request_key("fake", chat, Sampling(max_tokens=32, temperature=0.5)),
-        request_key("fake", chat, Sampling(max_tokens=32, seed=1)),
-        request_key("fake", chat, Sampling(max_tokens=32, extra={"top_k": 5})),
-        request_key("fake", chat, Sampling(max_tokens=32, adapter="aa")),
-        request_key("fake", chat, Sampling(max_tokens=32, constrain=True)),
-        request_key("fake", chat, Sampling(max_tokens=32, margins=True)),
-    ]
-    assert len({key, *others}) == len(others) + 1
-    assert len(key) == 32
-
-
 @pytest.mark.parametrize("text", ["rank", 'a "quoted"\n\ttitle', "\x00\x1f\u2028 ü 日本", "\ud800", ""])
 @pytest.mark.parametrize(
     "sampling",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import Any
 from zlib import crc32
@@ -12,8 +11,7 @@ import pytest
 from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.lanes import order
 from llmfair.asking.limits import Limits, Progress
-from llmfair.asking.rate import Slots
-from llmfair.backends.base import RateLimited, Transient
+from llmfair.backends.base import Transient
 from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable
 from llmfair.nouns import Failure
 from tests.asking.scripted import Answer, Scripted, chain, run, singles
@@ -260,39 +258,3 @@ def test_a_server_that_fails_now_and_then_is_not_left(journal: Journal, clock: C
     fleet, told = Several(clock, flaky, flaky, flaky), list[str]()
     run([chain(f"q{n}", 40) for n in range(60)], fleet, journal, progress=Progress(tell=told.append))
     assert told == [] and len(journal) == 2400 and fleet.all_asked.total() > 2420
-
-
-def test_a_refusal_is_waited_for_where_it_came_from(journal: Journal, clock: Clock) -> None:
-    busy: Answer = lambda text, attempt: RateLimited(1.0) if attempt == 1 else text.upper()  # noqa: E731
-    fleet = Several(clock, busy, well, well)
-    run(singles(30), fleet, journal)
-    assert servers_of(journal) == {f"p{number}": {home(f"p{number}")} for number in range(30)}
-
-
-def test_a_journal_of_several_servers_goes_on_with_one(
-    fleet: Several, journal: Journal, clock: Clock
-) -> None:
-    run([chain("q1", 4)], fleet, journal)
-    alone = Scripted()
-    assert run([chain("q1", 6)], alone, journal) == {"q1": "Q1......"} and alone.asked.total() == 2
-    journal._sync()
-    again = Journal(journal.path, "run", "scripted")
-    assert again.servers == {home("q1"): 4} and len(again) == 6
-    again.close()
-
-
-def test_slots_turn_away_who_waits_and_no_place_is_lost() -> None:
-    async def check() -> None:
-        slots = Slots(1)
-        assert await slots.enter()
-        waiting = [asyncio.create_task(slots.enter()) for _ in range(3)]
-        await asyncio.sleep(0)
-        waiting[0].cancel()
-        slots.turn_away()
-        assert await asyncio.gather(*waiting, return_exceptions=True) != [True, True, True]
-        assert [task.cancelled() or task.result() for task in waiting] == [True, False, False]
-        assert slots.taken == 1
-        slots.leave()
-        assert await slots.enter() and slots.taken == 1
-
-    asyncio.run(check())

@@ -205,16 +205,6 @@ def test_refusals_that_come_back_before_the_answers_of_their_wave_are_no_quota(c
     assert adaptive.slots.limit == 512 and adaptive.bucket is None
 
 
-def test_what_a_server_says_of_its_limits_is_kept_to_until_it_says_nothing() -> None:
-    adaptive = full()
-    adaptive.allow(None)
-    adaptive.allow(2.0)
-    (kept,) = adaptive.slots.requests
-    assert kept.rate == 2.0
-    adaptive.allow(None)
-    assert not adaptive.slots.requests
-
-
 CHAINS = 100
 
 
@@ -376,15 +366,6 @@ def test_a_quota_that_grows_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert used(backend, start=240)[0] >= 0.95
 
 
-@pytest.mark.whole
-def test_a_rate_that_is_set_is_met_without_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with virtual_time(monkeypatch) as clock:
-        backend = Metered(clock, 5.0, 6.0, 0.05)
-        ask(backend, tmp_path, minutes=3, rpm=300)
-    assert all(accepted for _, accepted in backend.log)
-    assert used(backend, start=0)[0] >= 0.95
-
-
 WORDS = "x" * 400  # 100 tokens at four characters each
 REQUEST = Request(Chat((Message("user", WORDS),), Text()), Sampling(max_tokens=50), "key", "probe")
 PRICES = (1e4, 2e4)  # a token costs 0.01 and 0.02: at most 1 + 1 a request
@@ -500,29 +481,3 @@ def test_prices_alone_only_count(tmp_path: Path) -> None:
     run(costly(), backend, journal, Limits(price_in=PRICES[0], price_out=PRICES[1]), progress)
     assert progress.cost == pytest.approx(backend.owed) and progress.calls == 100
     journal.close()
-
-
-@pytest.mark.parametrize(
-    "limits", [Limits(4, max_calls=130), Limits(4, max_cost=200, price_in=PRICES[0], price_out=PRICES[1])]
-)
-def test_what_an_invocation_asks_of_another_model_is_taken_off_the_same_budget(
-    limits: Limits, tmp_path: Path
-) -> None:
-    """A second list of programs, with a journal of its own; 100 calls of each come to about 150."""
-    progress, backends = Progress(), (Counting(), Counting())
-    for number, backend in enumerate(backends):
-        journal = Journal(tmp_path / f"{number}.jsonl", "run", "counting")
-        run = dispatch(costly(), backend, journal, Sampling(max_tokens=50), limits, progress)
-        if number:
-            with pytest.raises(Incomplete, match=r"the budget of (130 calls|200)"):
-                list(run)
-        else:
-            assert len(list(run)) == 20
-        journal.close()
-    first, second = (sum(backend.asked.values()) for backend in backends)
-    assert first == 100 and progress.calls == first + second
-    if limits.max_calls is not None:
-        assert progress.calls == 130
-    else:
-        assert 200 - 2 < sum(backend.owed for backend in backends) <= 200
-        assert progress.cost == pytest.approx(sum(backend.owed for backend in backends))

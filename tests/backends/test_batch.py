@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +29,7 @@ from llmfair.errors import (
 from llmfair.nouns import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
 from tests.batch_server import BatchServer, Made, as_json
 from tests.batch_server import unwaiting as unwaiting
-from tests.fuzz.server.damages import body, cut, endless, instead, reset, silent, status, thing
+from tests.fuzz.server.damages import cut, endless, instead, reset, silent, status, thing
 from tests.fuzz.server.front import Damage, Front, Mode
 from tests.pace import within
 from tests.servers import Reply, rank
@@ -184,15 +183,6 @@ def test_a_server_that_is_not_there_is_told_soon() -> None:
     assert not read_sent(Path("run")) and not list(Path("run").glob("batch-*"))
 
 
-def test_a_cancelled_batch_keeps_what_it_answered() -> None:
-    with BatchServer(expire=lambda row, times: times == 1 and row % 2 == 0) as server:
-        server.expired_as = "cancelled"
-        programs = each(map(str, range(12)))
-        assert len(Run(server.base_url).all(*programs)) == 12
-        assert [one.status for one in read_sent(Path("run"))] == ["cancelled", "completed"]
-        assert server.batches[1].lines == server.batches[0].lines[::2]
-
-
 def test_a_refusal_ends_its_program_and_a_passing_error_is_asked_again() -> None:
     def respond(body: dict[str, Any], attempt: int) -> Reply:
         text = body["messages"][0]["content"]
@@ -300,17 +290,6 @@ def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None
         assert len(run.all(one)["a"]) == 1 and len(server.batches) == 1
 
 
-def test_a_redirect_takes_no_question_to_another_origin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The openai package's client would follow it, with the file, organization and custom headers."""
-    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-api-key: canary")
-    with BatchServer() as other, BatchServer() as server:
-        for status in (301, 302, 307, 308):
-            server.elsewhere = status, other.base_url
-            _, ended = Run(server.base_url, f"run{status}", retries=0).ask(program("a", [chat("a")]))
-            assert isinstance(ended, BackendError) and f"answers {status}" in ended.message
-        assert not other.authorized and not other.files
-
-
 @pytest.mark.parametrize("gone", [1, 2])
 def test_an_entry_that_is_removed_leaves_the_other_batch_its_file(
     gone: int, monkeypatch: pytest.MonkeyPatch
@@ -385,24 +364,6 @@ def test_the_key_is_wanted_where_something_is_asked(monkeypatch: pytest.MonkeyPa
     assert [path.name for path in Path("run").iterdir()] == ["journal.jsonl"]
 
 
-def test_answers_of_a_program_that_fails_were_not_replayed() -> None:
-    def respond(body: dict[str, Any], attempt: int) -> Reply:
-        busy = "busy" in body["messages"][0]["content"]
-        return Reply(status=500, body={"error": {"message": "busy"}}) if busy else rank(body, attempt)
-
-    with BatchServer(respond) as server:
-        run = Run(server.base_url)
-        fine = program("fine", [chat("one")])
-        results = run.all(
-            program("a", [chat("one"), chat("busy")]), program("b", [chat("two"), chat("busy")]), fine
-        )
-        assert [name for name in results if isinstance(results[name], Failure)] == ["a", "b"]
-        progress = run.progress
-        assert (progress.calls, progress.answered, progress.replayed) == (5, 1, 0)
-        run.ask(fine, program("c", [chat("two"), chat("three")]))
-        assert (run.progress.calls, run.progress.answered, run.progress.replayed) == (1, 3, 2)
-
-
 def test_a_step_without_questions_is_no_end() -> None:
     with BatchServer() as server:
         assert len(Run(server.base_url).all(program("a", [], [chat("a")], [], [chat("b")]))["a"]) == 2
@@ -464,11 +425,6 @@ def test_reading_a_file_ends_by_itself_and_says_why(damage: Damage, says: str) -
     with pytest.raises(BackendError, match=says):
         looked(damage, content)
     assert time.monotonic() - began < 15
-
-
-def test_a_packed_reply_is_read() -> None:
-    packed = body(gzip.compress, Content_Encoding="gzip")
-    assert looked(packed, content) == {"a": LINE.rstrip()}
 
 
 @pytest.mark.parametrize(

@@ -120,12 +120,6 @@ def given(row: Row) -> str:
     return "biased," + ",".join(f"{key}={value}" for key, value in {**off, **on}.items())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("row", ROWS, ids=[row.model for row in ROWS])
-def test_every_figure_is_met_by_many_pairs(row: Row) -> None:
-    are_met(row, 20_000)
-
-
 @pytest.mark.parametrize("row", ROWS[:-1], ids=[row.model for row in ROWS[:-1]])
 def test_every_figure_is_met(row: Row) -> None:
     """But for the last row, whose smallest shares cannot be seen in few pairs."""
@@ -253,12 +247,6 @@ def test_parameters_that_cannot_be(name: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         model(name)
     assert message in raised.value.message
-
-
-def test_text_is_not_its_trade() -> None:
-    chat = Chat((Message("user", "Write."),), Text())
-    with pytest.raises(UsageError, match="does not answer such questions"):
-        asyncio.run(answers(model("biased"), [chat]))
 
 
 # Through HTTP

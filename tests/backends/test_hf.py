@@ -117,7 +117,7 @@ def opposed(seed: int) -> Callable[[Any], None]:
 # Margins
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["mistral", "qwen"])
 def test_margins_are_those_of_an_unpadded_pass_alone_or_in_a_batch(
     folders: dict[str, Path], family: models.Family
 ) -> None:
@@ -318,14 +318,14 @@ def test_draws_have_a_seed_of_their_own_and_do_not_depend_on_the_batch(mistral: 
     assert len({one.text for one in answers(mistral, same_words)}) >= 4
 
 
-@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, None), (0.5, None), (1.0, 0.6)])
+@pytest.mark.parametrize(("temperature", "top_p"), [(0.5, None), (1.0, 0.6)])
 def test_draws_follow_the_distribution(temperature: float, top_p: float | None) -> None:
     import torch
 
     from llmfair.backends.local import Drawing
 
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
-    rows = 20_000
+    rows = 5_000
     drawn = Drawing(range(rows), temperature, top_p)(torch.zeros(rows, 1), logits.repeat(rows, 1)).argmax(-1)
     shares = (logits / temperature).softmax(-1)
     if top_p is not None:  # .64 alone reaches .6
@@ -349,11 +349,11 @@ def test_an_answer_ends_at_the_end_token_or_at_a_stop(mistral: Path, tmp_path: P
     assert cut.text == long.text.partition(stop)[0] and cut.finish is Finish.STOP
 
 
-@pytest.mark.parametrize("n", [4, 20, 50])
+@pytest.mark.parametrize("n", [4, 20])
 def test_held_orders_are_all_valid(mistral: Path, n: int) -> None:
     asked = [
         request(number, Permutation(n), constrain=True, temperature=1.0, max_tokens=16 + 8 * n)
-        for number in range(3 if n == 50 else 8)
+        for number in range(8)
     ]
     found = answers(mistral, asked)
     for one in found:

@@ -31,7 +31,6 @@ from llmfair.on_ray import AHEAD, MOST_DEATHS, PARTS, ModelOnRay, RankerOnRay
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.bm25 import Bm25
 from tests import models
-from tests.audits.rag.test_rag import corpus
 from tests.servers import Reply, Server, rank
 
 needs_ray = pytest.mark.skipif(
@@ -257,19 +256,6 @@ def test_deaths_lose_no_answer_and_end(killed: int, live: int, code: int, tmp_pa
 @needs_ray
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_processes_that_never_begin_end_the_run(tmp_path: Path) -> None:
-    found = subprocess.run(
-        command(tmp_path / "runs", *RANKED, *ON_RAY, "--ray-workers", "2"),
-        env=environment(tmp_path / "home", mortal(tmp_path, 0)),
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert found.returncode == 1 and "no process of the Ray cluster starts" in found.stderr
-    assert "Traceback" not in found.stderr and not found.stdout
-
-
-@needs_ray
-@pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_question_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
     more = mortal(tmp_path, 99, FATAL="Physics")
     folder = audit(
@@ -311,48 +297,6 @@ def test_an_interrupt_keeps_all_that_was_answered(number: signal.Signals, tmp_pa
             == len(server.requests)
             == json.loads((folder / "manifest.json").read_text())["planned_calls"]
         )
-
-
-@needs_ray
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("begun", ["gcs_server", "ray::"])
-def test_an_interrupt_while_the_cluster_starts_is_heeded_soon(begun: str, tmp_path: Path) -> None:
-    driver = subprocess.Popen(
-        command(tmp_path / "runs", *ON_RAY), env=environment(tmp_path / "home"),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    wait_for(lambda: any(begun in said for said in below(driver.pid).values()), driver)
-    driver.send_signal(signal.SIGTERM)
-    said, _ = driver.communicate(timeout=15)
-    assert driver.returncode == 128 + signal.SIGTERM and "Traceback" not in said, said
-
-
-ANOTHER = """
-import sys
-
-if "default_worker" in sys.argv[0]:  # a process of Ray
-    def rank(query, documents):
-        return documents
-else:
-    def rank(query, documents):
-        return documents[::-1]
-"""
-
-
-@needs_ray
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_a_process_that_has_another_model_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "another.py").write_text(ANOTHER)
-    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    found = subprocess.run(
-        command(tmp_path / "runs", "-m", "python:another:rank", *ON_RAY),
-        env=environment(tmp_path / "home", {"PYTHONPATH": paths}),
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert found.returncode == 2 and "has another model: python another rank" in found.stderr, found.stderr
-    assert not list((tmp_path / "runs").glob("*/journal.jsonl"))
 
 
 def wait_for(condition: Any, driver: subprocess.Popen[str]) -> None:
@@ -458,49 +402,6 @@ def test_what_takes_a_model_is_scored_where_models_answer(
 
 
 # With Ray: a cluster a command, which takes seconds to start
-
-
-def rag_audit(folder: Path, output: str, *flags: str, code: int = 0, **more: str) -> Any:
-    """What `llmfair rag` found, beside the scores that it kept; what it said where it ends with another code."""
-    (folder / "home").mkdir(exist_ok=True)
-    cache = folder / f"cache-{output}"
-    environment = {**os.environ, "HOME": str(folder / "home"), "LLMFAIR_CACHE_DIR": str(cache), **more}
-    command = [sys.executable, *"-m llmfair rag -n 4 --samples 2 --no-report -q -o".split(), output]
-    found = subprocess.run(
-        [*command, *flags],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert found.returncode == code and "Traceback" not in found.stderr, found.stderr
-    if code:
-        return found.stderr
-    (scores,) = (cache / "scores").iterdir()
-    return json.loads(scores.read_bytes()), (folder / output / "metrics.csv").read_text().replace(output, "")
-
-
-@needs_ray
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("data", ["rag-sample", "corpus"])
-def test_scores_of_one_process_two_and_none_are_the_same(data: str, tmp_path: Path) -> None:
-    models.needs_local()
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-    models.encoder(tmp_path / "dense")
-    texts = [f"topic{n % 5} note {n}" for n in range(200)]
-    corpus(texts, {f"q{n}": f"Is topic{n} known?" for n in range(4)}, "Yes", tmp_path / "corpus")
-    flags = ("-d", data, "--retriever", "dense:dense")
-    plain = rag_audit(
-        tmp_path, "plain", *flags, OMP_NUM_THREADS="1"
-    )  # as Ray has it: sums by threads differ in a last digit
-    for workers in ("1", "2"):
-        there = rag_audit(
-            tmp_path, f"on-{workers}", *flags, "--ray-address", "local", "--ray-workers", workers
-        )
-        assert there == plain
 
 
 MORTAL_SCORES = """

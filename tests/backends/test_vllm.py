@@ -22,7 +22,7 @@ from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
 from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
-from tests.cli.command import kept, llmfair, only_run, process, ran
+from tests.cli.command import llmfair, process
 from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm, on_loop, shared_engine
 from tests.folders import balanced, write_folder
 
@@ -298,40 +298,6 @@ def test_an_answer_that_the_engine_breaks_off_is_asked_once_more(
 
 
 # Audits
-
-
-@needs_vllm
-def test_a_listwise_audit_whose_answers_are_all_orders(models: Path, one_engine: Any) -> None:
-    lists = write_folder(Path("lists"), balanced(2, 6, 6))
-    command: list[str | Path] = [
-        "listwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--window", "8", "--step", "4", "--passes", "1",
-        "--orders", "1", "--constrain", "--temperature", "1", "--measures", "ExpRatio", "--json",
-    ]  # fmt: skip
-    conditions = ran(*command).json["answers"].values()
-    assert (
-        sum(condition["windows"] for condition in conditions)
-        == sum(condition["classes"]["ok"] for condition in conditions)
-        == 16
-    )
-    manifest = kept("manifest")
-    assert (manifest["calls"], manifest["models_reported"]) == (16, [str(models / "base")])
-    journal = next(Path("runs").glob("*/journal.jsonl"))
-    asked = journal.read_bytes()
-    assert llmfair(*command).code == 0 and journal.read_bytes() == asked, "the same command asks nothing"
-
-
-@needs_vllm
-@pytest.mark.parametrize("form", ["letter", "order"])
-def test_a_pairwise_audit_by_margins(models: Path, one_engine: Any, form: str) -> None:
-    lists = write_folder(Path("lists"), balanced(3, 8, 8))
-    ran(
-        "pairwise", "-d", lists, "-m", f"vllm:{models / 'base'}", "--answers", "margin", "--form", form,
-        "--pairs", "10", "--adapter", models / "fair", "--adapter-only", "--max-invalid", "1",
-    )  # fmt: skip
-    rows = [json.loads(line) for line in (only_run() / "journal.jsonl").read_text().splitlines()[1:]]
-    assert len(rows) == 3 * 2 * (10 + 1) * 2
-    labels = {"letter": {"A", "B"}, "order": {"1", "2"}}[form]
-    assert all(set(row["logprobs"]) == labels and row["finish"] == "stop" for row in rows)
 
 
 # An engine of its own

@@ -651,13 +651,6 @@ REPORT = Long(
     step=0,
     seconds=3.0,
 )
-RERANK = Long(
-    ("rerank", *(f"../drawn/rankings/{name}.run" for name in ("neutral", "male", "female")), "-d", "sample", "--with", "mmr", "-o", "out"),
-    ("out/*.run",),
-    watched=run_to_draw,
-    step=0,
-    seconds=2.0,
-)  # fmt: skip
 MITIGATE = Long(
     ("mitigate", "run", "--free", "--no-report"),
     ("run/mitigation/**/*.csv", "run/mitigation/**/*.run", "run/mitigation/results.json"),
@@ -673,7 +666,6 @@ COMMANDS = {
     "listwise": audit(LISTWISE),
     "pairwise": audit(PAIRWISE),
     "sequential": audit(SEQUENTIAL),
-    "partition": audit(PARTITION),
     "rag": audit(RAG),
     "refine": audit(REFINE),
     "study": audit(STUDY, output="study", below=""),
@@ -682,8 +674,6 @@ COMMANDS = {
     "finetune": FINETUNE,
     "batch": BATCH,
     "report": REPORT,
-    "rerank": RERANK,
     "mitigate": MITIGATE,
-    "pointwise": audit(STRATEGIES["pointwise"]),
     "pairwise-sort": audit(STRATEGIES["pairwise-sort:k=5"]),
 }

@@ -88,18 +88,6 @@ def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cac
     assert manifest("warm")["warnings"] == [told.strip()], "wherever the answers are read from"
 
 
-def test_more_pairs_ask_only_the_new_ones() -> None:
-    with Server() as server:
-        assert audit(server, "few", "--pairs", "20", task="pairwise").code == 0
-        assert len(server.requests) == 3 * (20 + 2) * 2
-        assert audit(server, "many", "--pairs", "50", task="pairwise").code == 0
-        assert len(server.requests) == 3 * (50 + 5) * 2
-        assert manifest("many")["calls"] == 3 * (30 + 3) * 2
-        assert manifest("many")["cached"] == 3 * (20 + 2) * 2
-        assert audit(server, "alone", "--pairs", "50", "--no-cache", task="pairwise").code == 0
-    assert results("many") == results("alone")
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
     with Server() as server:
@@ -114,12 +102,6 @@ def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
         assert audit(server, "one", "--fresh", "--no-cache").code == 0
         assert len(server.requests) == 2 * calls and manifest("one")["cached"] == 0
         assert manifest("one")["warnings"] == [] and not Path("one/run/report.html").exists()
-
-
-def test_simulated_models_and_rankers_leave_no_cache() -> None:
-    for model in ("fake:oracle", "bm25"):
-        ran("listwise", "-n", "1", "--orders", "1", "--passes", "1", "-m", model)
-    assert not CACHE.exists()
 
 
 def test_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ from tests.cli.long_commands import (
     REFINE,
     ROOT,
     SEQUENTIAL,
-    STRATEGIES,
     TERM,
     Long,
     Watch,
@@ -95,13 +94,6 @@ def test_a_stop_after_the_end_leaves_no_trace() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_long_command_is_stopped_twice_in_every_way(name: str, tmp_path: Path) -> None:
     stop_again_and_again(COMMANDS[name], ENDINGS * 2, 3, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_is_killed_eight_times(strategy: str, tmp_path: Path) -> None:
-    stop_again_and_again(audit(STRATEGIES[strategy]), [KILL] * 8, 0, tmp_path)
 
 
 @pytest.mark.slow

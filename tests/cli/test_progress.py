@@ -59,35 +59,6 @@ def test_on_a_terminal_it_is_one_line_that_fits(width: int) -> None:
     assert len(line) <= width
 
 
-def test_what_gives_way_first_on_a_narrow_terminal() -> None:
-    busy = Progress(answered=18_204, unparseable=62, in_flight=31, limit=32)
-    state = terminal.Bar("Asking a model", 30_096, busy, 64)
-    state.asked[0] = (time.monotonic() - 100, 0)
-    wide, usual = drawn(state, 200), drawn(state, 80)
-    assert all(
-        part in wide for part in (" 0 from the journal", " 0 cached", " 31/32 in flight", "/s", " left")
-    )
-    for kept in ("Asking a model", "━", " 18,204/30,096", " 62 unparseable", " left"):
-        assert kept in usual
-    assert "0 cached" not in usual and "0 from the journal" not in usual
-
-
-def test_time_left_goes_by_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr("llmfair.terminal.time", clock)
-    progress = Progress()
-    state = terminal.Bar("Asking a model", 100_000, progress, 64)
-    for _ in range(60):  # a minute at 100 a second, then five at 1
-        clock.now += 1
-        progress.answered += 100
-        state.line()
-    for _ in range(300):
-        clock.now += 1
-        progress.answered += 1
-        last = state.line()
-    assert "1.0/s" in last
-
-
 def test_without_a_terminal_lines_come_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

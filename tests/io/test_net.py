@@ -325,26 +325,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def test_many_at_once_get_their_own_answers() -> None:
-    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                _, body = await _question(reader)
-                await asyncio.sleep(0.001 * (int(body) % 7))
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
-        except asyncio.IncompleteReadError:
-            writer.close()
-
-    async def work() -> None:
-        server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        async with posting(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/") as post:
-            replies = await asyncio.gather(*(post(b"%d" % number) for number in range(100)))
-        assert [int(reply.body) for reply in replies] == list(range(100))
-        server.close()
-
-    run(work)
-
-
 # Headers
 
 NOW = 1_700_000_000.0

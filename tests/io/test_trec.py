@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.errors import UsageError
-from llmfair.io.trec import DECLARATION, RunFile, read_groups, read_run, trec_order
+from llmfair.io.trec import DECLARATION, RunFile, read_groups, read_run
 from llmfair.nouns import Attribute, Side
 
 RUN = b"""\
@@ -36,14 +36,6 @@ def refusal(content: bytes, name: str = "my.run") -> str:
     with pytest.raises(UsageError) as caught:
         read(content, name)
     return caught.value.message
-
-
-def test_trec_order_breaks_ties_as_trec_eval_does() -> None:
-    assert trec_order({"a": 1.0, "b": 2.0, "c": 1.0}) == ("b", "c", "a")
-    assert trec_order({"a": 1.000000001, "b": 1.0}) == ("b", "a")
-    assert trec_order({"d9": 0.0, "d10": 0.0}) == ("d9", "d10")
-    assert trec_order({"a": 1e300, "b": 1e200, "c": -1e300}) == ("b", "a", "c")
-    assert trec_order({}) == ()
 
 
 def test_scores_order_a_run_and_the_rank_column_does_not() -> None:
