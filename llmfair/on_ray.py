@@ -240,20 +240,11 @@ class _Process:
         if self.standing:
             self.actor.ask.remote(requests)
 
-    def took(self, answers: Sequence[Numbered]) -> None:
-        self.deaths = 0
-        for number, answer in answers:
-            future = self.waiting.pop(number)
-            if not future.done():
-                future.set_result(answer)
-
-    def died(self) -> None:
-        self.standing = False
-        self.deaths += 1
-        waiting, self.waiting = self.waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_result(ProcessDeath("its process of the Ray cluster has died"))
+    def settle(self, number: int, answer: Completion | Exception) -> None:
+        """Gives an answer to whoever waits for it."""
+        future = self.waiting.pop(number)
+        if not future.done():
+            future.set_result(answer)
 
 
 class ModelOnRay:
@@ -361,13 +352,19 @@ class ModelOnRay:
             try:
                 if not process.standing:
                     await self._start(process)
-                    self._change()
-                process.took(await process.actor.take.remote())
+                    self._wake()
+                answers = await process.actor.take.remote()
+                process.deaths = 0
+                for number, answer in answers:
+                    process.settle(number, answer)
             except (ray.exceptions.RayError, LlmfairError):
-                process.died()
-        self._change()
+                process.standing = False
+                process.deaths += 1
+                for number in [*process.waiting]:
+                    process.settle(number, ProcessDeath("its process of the Ray cluster has died"))
+        self._wake()
 
-    def _change(self) -> None:
+    def _wake(self) -> None:
         """Wakes those that wait for a process."""
         self._changed.set()
         self._changed.clear()

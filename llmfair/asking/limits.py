@@ -137,7 +137,10 @@ class Budget:
         while True:
             if self._max_calls is not None and self.calls >= self._max_calls:
                 raise Incomplete(f"the budget of {self._max_calls} calls is spent.", GO_ON)
-            cost = self._most(request) if self._max_cost is not None else 0.0
+            cost = 0.0
+            if self._max_cost is not None:
+                tokens = characters(request) * self._tokens_per_character
+                cost = tokens * self._price_in + request.sampling.max_tokens * self._price_out
             if self._max_cost is None or self.spent + self._reserved + cost <= self._max_cost:
                 self.calls += 1
                 self._in_flight += 1
@@ -168,7 +171,3 @@ class Budget:
         if self._max_cost is not None:  # else nobody waits
             self._settled.set()
             self._settled.clear()
-
-    def _most(self, request: Request) -> float:
-        tokens = characters(request) * self._tokens_per_character
-        return tokens * self._price_in + request.sampling.max_tokens * self._price_out

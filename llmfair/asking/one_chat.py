@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,16 @@ class Asker:
                     failure, attempts, failures, failed or sent, lane.heard, elsewhere
                 )
                 failed = time.monotonic()
-                left = self._failed(failure, lane, sent)
+                left = set()
+                if isinstance(failure, RateLimited):
+                    lane.refused(sent, failure.retry_after)
+                else:
+                    left = {lane}
+                    lane.failed(sent)
+                    if lane.failures >= LEFT_AFTER or (failure.retry_after or 0.0) > LEFT_FOR:
+                        self.lanes.leave(lane, f"is down ({failure.cause})")
+                    if lane.standing:
+                        lane.hold(failure.retry_after)
                 self.progress.waits(str(failure), wait)
             except BackendError as error:
                 refusing.add(lane)
@@ -191,7 +201,9 @@ class Asker:
             finally:
                 lane.slots.leave()
             self.progress.retries += 1
-            await self._sleep(wait)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), wait)
+                raise Stopped
 
     async def _attempt(self, request: Request, backend: Backend) -> Completion:
         """One call within the budget. Raises Stopped when the run is stopping or the budget is spent."""
@@ -224,25 +236,6 @@ class Asker:
         finally:
             budget.settle(reserved, request, completion)
             progress.cost = budget.spent if budget.priced else None
-
-    def _failed(self, failure: RateLimited | Transient, lane: Lane, sent: float) -> set[Lane]:
-        """What a passing failure says of its server; the lanes that the next attempt avoids, if it can."""
-        if isinstance(failure, RateLimited):
-            lane.refused(sent, failure.retry_after)
-            return set()
-        lane.failed(sent)
-        if lane.failures >= LEFT_AFTER or (failure.retry_after or 0.0) > LEFT_FOR:
-            self.lanes.leave(lane, f"is down ({failure.cause})")
-        if lane.standing:
-            lane.hold(failure.retry_after)
-        return {lane}
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self.stopping.wait(), seconds)
-        except TimeoutError:
-            return
-        raise Stopped
 
     def _note(self, request: Request, completion: Completion) -> None:
         """Counts an answer, and its tokens once, however often its question comes again."""

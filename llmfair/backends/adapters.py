@@ -56,11 +56,16 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
         settings = json.loads(files.text(path, files.MOST_RECORDED))
         base = str(settings["base_model_name_or_path"])
         digest = files_sha256([path, folder / "adapter_model.safetensors"])
-        manifest = _checked_manifest(folder, digest)
+        manifest = read_manifest(folder)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(
             f"{folder} holds no adapter: {error}.", "name a folder with adapter_config.json and its weights"
         ) from None
+    if manifest is not None and manifest["adapter_sha256"] != digest:
+        raise UsageError(
+            f"{folder} does not hold the adapter that {MANIFEST} describes.",
+            "train it again, or remove that file",
+        )
     if manifest is not None:
         base = str(manifest["base"]["name"])
     if not _belongs(base, manifest, checkpoint):
@@ -84,32 +89,15 @@ def read_manifest(folder: Path) -> Mapping[str, Any] | None:
     return manifest
 
 
-def _checked_manifest(folder: Path, digest: str) -> Mapping[str, Any] | None:
-    manifest = read_manifest(folder)
-    if manifest is None and ((folder / "rejected").is_dir() or (folder / "checkpoints").is_dir()):
-        raise UsageError(
-            f"the training of {folder} is not finished, or no adapter of it kept the gates.",
-            "llmfair finetune-lora, with the same flags, says which",
-        )
-    if manifest is not None and manifest["adapter_sha256"] != digest:
-        raise UsageError(
-            f"{folder} does not hold the adapter that {MANIFEST} describes.",
-            "train it again, or remove that file",
-        )
-    return manifest
-
-
 def _belongs(base: str, manifest: Mapping[str, Any] | None, checkpoint: Checkpoint) -> bool:
     """Whether an adapter's base is this checkpoint: by its files, or by name, its folder's after a move."""
     if manifest is not None:
         trained = manifest["base"]
         if str(trained["identity"]).startswith("folder ") == checkpoint.identity.startswith("folder "):
             return bool(trained["fingerprint"] == checkpoint.version)
-    elif base in (checkpoint.name, checkpoint.source):
-        return True
     elif not checkpoint.revision and (folder := Path(base)).is_dir():
         return folder_fingerprint(folder) == checkpoint.version
-    return Path(base).name == Path(checkpoint.source).name
+    return Path(base).name == Path(checkpoint.source).name or base in (checkpoint.name, checkpoint.source)
 
 
 def require_effect(

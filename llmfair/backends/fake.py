@@ -122,8 +122,10 @@ class Fake:
         rng = np.random.default_rng(stream)
         if injected.parameters["latency"]:
             await asyncio.sleep(injected.parameters["latency"])
-        if injected.parameters["rate_429"]:
-            self._refuse(request.key)
+        if refused := injected.parameters["rate_429"]:
+            attempt = self._attempts[request.key] = self._attempts.get(request.key, 0) + 1
+            if np.random.default_rng([*stream, attempt]).random() < refused:
+                raise RateLimited
         form = self.forms.get(chat.about.get("task", ""))
         if form is None:
             raise UsageError(
@@ -137,9 +139,3 @@ class Fake:
         measured = request.sampling.margins and finish is Finish.STOP
         margins = form.margins(chat, injected, np.random.default_rng(stream)) if measured else None
         return Completion(text, finish, logprobs=margins, model=self.model)
-
-    def _refuse(self, key: str) -> None:
-        attempt = self._attempts[key] = self._attempts.get(key, 0) + 1
-        chance = np.random.default_rng([self.injected.seed, zlib.crc32(key.encode()), attempt]).random()
-        if chance < self.injected.parameters["rate_429"]:
-            raise RateLimited

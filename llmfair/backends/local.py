@@ -246,12 +246,7 @@ class GrammarTokens:
         from llguidance import LLMatcher
 
         if grammar not in self._compiled:
-            matcher = LLMatcher(self._tokens, LLMatcher.grammar_from_lark(grammar))
-            if matcher.is_error():
-                raise UsageError(
-                    f"the grammar cannot be used: {matcher.get_error()}.", "leave --constrain out"
-                )
-            self._compiled[grammar] = matcher
+            self._compiled[grammar] = LLMatcher(self._tokens, LLMatcher.grammar_from_lark(grammar))
         return self._compiled[grammar].deep_copy()
 
 

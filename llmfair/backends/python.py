@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib import import_module
 from importlib.util import find_spec
 from inspect import isawaitable, isclass, iscoroutinefunction
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final, TypeVar, cast
 
 from llmfair import registry
@@ -144,28 +144,22 @@ Rank = Callable[[str, list[str]], Any]
 @scores_lists
 def python(name: str, options: BackendOptions) -> Function:
     """The function or object that a spec names. Raises UsageError for one that cannot be imported or called."""
-    module, _, attribute = name.partition(":")
-    return Function(imported(module, attribute, "python"), f"python:{name}")
+    return Function(imported(name, "python"), f"python:{name}")
 
 
-def imported(module: str, attribute: str, prefix: str) -> Any:
-    """An object of a module, which may stand in the current folder. Raises UsageError."""
-    example = f"for example {prefix}:my_ranker:rank, of my_ranker.py in this folder"
-    if not module or not attribute:
-        raise UsageError(f"{prefix}:{module} names no MODULE:NAME.", example)
+def imported(name: str, prefix: str) -> Any:
+    """MODULE:NAME as an object; the module may stand in the current folder. Raises UsageError."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         with aside(), files.usual():  # it may download weights
-            item = import_module(module)
+            return resolve_name(name)
     except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
-        raise UsageError(f"{module} cannot be imported: {line_of(error)}.", example) from None
-    for part in attribute.split("."):
-        if not hasattr(item, part):
-            raise UsageError(f"{module} has no {attribute}.", example)
-        item = getattr(item, part)
-    return item
+        raise UsageError(
+            f"{prefix}:{name} cannot be imported: {line_of(error)}.",
+            f"for example {prefix}:my_ranker:rank, of my_ranker.py in this folder",
+        ) from None
 
 
 class Function:
@@ -242,10 +236,9 @@ class Function:
 @scores_lists
 def pyterrier(name: str, options: BackendOptions) -> Function:
     """The transformer that a spec names. Raises UsageError, and MissingExtra without pandas."""
-    module, _, attribute = name.partition(":")
     if find_spec("pandas") is None:
         raise MissingExtra("a transformer of PyTerrier ranks a frame.", "pip install 'llmfair[pandas]'")
-    transformer = imported(module, attribute, "pyterrier")
+    transformer = imported(name, "pyterrier")
     if not callable(getattr(transformer, "transform", None)):
         raise UsageError(f"pyterrier:{name} has no method transform.", "name a transformer that re-ranks")
     return Function(Transformed(transformer), f"pyterrier:{name}")

@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -121,15 +122,12 @@ class Server(ABC):
         """The completion in a reply, without what it repeats of keys and headers, which has no place in journals,
         caches and reports; raises what `complete` does where it is none.
         """
-        refusal = None
+        completion = None
         if 200 <= reply.status < 300:
-            try:
+            with suppress(*UNPARSEABLE):
                 completion = self.completion(reply.body, request, seconds)
-            except UNPARSEABLE:
-                refusal = refusal_of(reply.status, reply.body)
-        else:
+        if completion is None:
             refusal = refusal_of(reply.status, reply.body)
-        if refusal is not None:
             if refusal.fault is not Fault.BLOCKED:
                 raise self.failure(refusal, reply.headers, request)
             completion = Completion("", Finish.FILTERED, seconds=seconds)
@@ -159,8 +157,6 @@ class Server(ABC):
         key = os.environ.get(variable, "").strip() or NO_KEY
         if key == NO_KEY and self.needs_key:
             raise MissingKey(f"{self.server} needs a key.", f"set {self.key_variables[0]}")
-        if not key.isprintable():
-            raise MissingKey(f"{variable} holds a control character.", f"set {variable} again")
         headers = {"authorization": f"Bearer {key}", "user-agent": f"llmfair/{llmfair.__version__}"}
         headers |= dict.fromkeys(("accept", "content-type"), "application/json")
         headers |= self._named_headers()
@@ -168,7 +164,7 @@ class Server(ABC):
             if not _HEADER.fullmatch(name) or _NOT_SENT.search(value):
                 raise UsageError(
                     f"the header {name!r} holds a character that cannot be sent.",
-                    "set OPENAI_ORG_ID, OPENAI_PROJECT_ID or OPENAI_CUSTOM_HEADERS again",
+                    f"set {variable}, OPENAI_ORG_ID, OPENAI_PROJECT_ID or OPENAI_CUSTOM_HEADERS again",
                 )
         self._key_sent = key != NO_KEY or headers["authorization"] != f"Bearer {NO_KEY}"
         secretive = [(name, value) for name, value in headers.items() if name not in _OURS]
@@ -182,11 +178,10 @@ class Server(ABC):
         reply = await self._ask("GET", "models", seconds=CONNECT_SECONDS)
         answers = 200 <= reply.status < 300
         models = models_of(reply.body) if answers else None
-        if models is None:
-            if not self.lists_models and (answers or reply.status in _ELSEWHERE):
-                return
-            if not answers:
-                raise self.failure(refusal_of(reply.status, reply.body), reply.headers)
+        if models is None and not self.lists_models and (answers or reply.status in _ELSEWHERE):
+            return
+        if not answers:
+            raise self.failure(refusal_of(reply.status, reply.body), reply.headers)
         if self.name not in (models or ()):
             has = self.hidden(", ".join((models or [])[:MOST_NAMED])) or "none"
             raise BackendError(

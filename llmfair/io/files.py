@@ -28,7 +28,7 @@ from itertools import accumulate, chain, islice
 from pathlib import Path
 from secrets import token_hex
 from socket import gethostname
-from typing import Any, BinaryIO, Final, NoReturn, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 import orjson
 from filelock import FileLock, Timeout
@@ -154,21 +154,6 @@ def texts(lines: Iterable[bytes], read: Callable[[], int], place: Path | str) ->
             if unpacked > checked:
                 raise OSError(errno.EFBIG, f"unpacks to more than {TIMES} times its size", str(place))
         yield line
-
-
-def lines(path: Path | str) -> Iterator[bytes]:
-    """The lines of a file with their ends, unpacked where its content is gzip's.
-
-    One that is longer than `LONGEST_LINE` is the last, and cut there. Raises OSError, of a file that unpacks to far
-    more than texts do too, and what gzip raises for a damaged one (EOFError, zlib.error, gzip.BadGzipFile).
-    """
-    with opened(path) as stored:
-        packed = stored.peek(2)[:2] == GZIP
-        file = gzip.GzipFile(fileobj=stored) if packed else stored
-        for line in texts(pieces(file), stored.tell, path) if packed else pieces(file):
-            yield line
-            if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-                return
 
 
 # Files that are written whole or not at all, and never through a link: those of run folders, caches and reports.
@@ -396,25 +381,17 @@ def typed(document: Any, of: type[T], where: str | Path = "results", hint: str =
         raise UsageError(f"{where}: {error}.", hint) from None
 
 
-def loaded(text: str) -> Any:
-    """What a JSON text says. Raises ValueError, of a number that is not finite too."""
-    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
-
-
-def _finite(text: str) -> float:
+def finite(text: str) -> float:
+    """A number of a JSON document. Raises ValueError for one that is not finite, on which no reader agrees."""
     if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:20]} is no finite number")
+        raise ValueError(f"{text[:20]} is no number of JSON")
     return value
 
 
 def read_json(path: Path, hint: str = AGAIN) -> Any:
     """What a JSON file says. Raises UsageError."""
     try:
-        return loaded(text(path, MOST_RECORDED))
+        return json.loads(text(path, MOST_RECORDED), parse_constant=finite, parse_float=finite)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be read: {error}", hint) from None
 
@@ -494,10 +471,14 @@ def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[t
     """
     number = 0
     try:
-        for number, raw in enumerate(lines(path), 1):
-            if len(raw) >= LONGEST_LINE and not raw.endswith(b"\n"):
-                raise wrong(path, number, "", f"longer than {LONGEST_LINE >> 20} MB", hint)
-            yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        with opened(path) as file:
+            lines = pieces(file)
+            if file.peek(2)[:2] == GZIP:
+                lines = texts(pieces(gzip.GzipFile(fileobj=file)), file.tell, path)
+            for number, raw in enumerate(lines, 1):
+                if len(raw) >= LONGEST_LINE and not raw.endswith(b"\n"):
+                    raise wrong(path, number, "", f"longer than {LONGEST_LINE >> 20} MB", hint)
+                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise wrong(path, number + 1, "", "the gzip file is damaged or cut off here", hint) from None
     except OSError as error:

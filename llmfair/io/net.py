@@ -370,22 +370,17 @@ def allowance(headers: Mapping[str, str]) -> Allowance | None:
 
 
 def _rate(headers: Mapping[str, str], unit: str) -> float | None:
-    seconds = _seconds(headers.get(_RESET + unit, "").strip())
+    """Units a second, until `6m0s`, `120ms` or `7.5` seconds have passed; None for anything else, such as a moment."""
+    reset = headers.get(_RESET + unit, "").strip()
     with suppress(ValueError):
+        if _SPAN.fullmatch(reset):
+            seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(reset))
+        else:
+            seconds = float(reset)
         remaining = float(headers.get(_REMAINING + unit, ""))
-        if seconds and 0 <= remaining < math.inf:
+        if 0 < seconds <= _LONGEST and 0 <= remaining < math.inf:
             return max(remaining, 1.0) / seconds
     return None
-
-
-def _seconds(text: str) -> float | None:
-    """`6m0s`, `120ms` or `7.5` as seconds; None for anything else, such as a moment in seconds since 1970."""
-    seconds = math.nan
-    if _SPAN.fullmatch(text):
-        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(text))
-    with suppress(ValueError):
-        seconds = float(text)
-    return seconds if 0 <= seconds <= _LONGEST else None
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
@@ -454,7 +449,10 @@ class Retries:
         now = time.monotonic()
         wanted, left = failure.retry_after or 0.0, heard + self.max_wait - now
         if isinstance(failure, Transient):
-            if self._given_up(failures, now, since):
+            # a server is down that answered nobody since; before its first answer it may never have been up
+            known = len(self._latencies) > 0
+            down = known and self._last_success <= since and now - self._last_success < self.outage
+            if failures > (self.retries if known else min(RETRIES_BEFORE_SUCCESS, self.retries)) and not down:
                 raise Unavailable(
                     f"no answer after {attempts} attempts: {failure.cause}.",
                     "check the server; the same command continues",
@@ -498,13 +496,6 @@ class Retries:
             else:
                 self.succeeded(sent)
                 return result
-
-    def _given_up(self, failures: int, now: float, since: float) -> bool:
-        """Whether no further attempt is made. A server is down that answered nobody since; it was up before."""
-        if not self._latencies:
-            return failures > min(RETRIES_BEFORE_SUCCESS, self.retries)
-        down = self._last_success <= since and now - self._last_success < self.outage
-        return failures > self.retries and not down
 
     def _growing(self, attempts: int, unknown: float) -> float:
         first = median(self._latencies) / 4 if self._latencies else unknown

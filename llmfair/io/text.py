@@ -62,13 +62,10 @@ def in_csv(cell: Any) -> Any:
 
 def from_csv(row: Mapping[str, str]) -> dict[str, str]:
     """A row of such a file, its cells as they were."""
-    return {name: _as_it_was(cell) for name, cell in row.items()}
-
-
-def _as_it_was(cell: str) -> str:
-    if "\\" in cell:
-        cell = SHOWN.sub(_meant, cell)
-    return cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell
+    cells = {name: SHOWN.sub(_meant, cell) if "\\" in cell else cell for name, cell in row.items()}
+    return {
+        name: cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell for name, cell in cells.items()
+    }
 
 
 @lru_cache(maxsize=1 << 14)  # a table tries many widths

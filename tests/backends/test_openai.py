@@ -478,7 +478,7 @@ def test_a_key_that_is_no_header(monkeypatch: pytest.MonkeyPatch, key: str) -> N
         monkeypatch.setattr(os, "environ", {**os.environ, "OPENAI_API_KEY": key})
     else:
         monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(MissingKey) as caught:
+    with pytest.raises(UsageError) as caught:
         opened()
     assert CANARY not in str(caught.value)
 
