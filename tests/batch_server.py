@@ -74,6 +74,7 @@ class BatchServer(Server):
         log: Path | None = None,
     ) -> None:
         super().__init__(respond, log=log)
+        self.middlewares = [self._cut]
         self.expire, self.refuse, self.on, self.looks = expire, refuse, on, looks
         self.write = write
         self.spoil = {event: list(bodies) for event, bodies in spoil.items()}
@@ -82,19 +83,12 @@ class BatchServer(Server):
         self.submitted: Counter[str] = Counter()
         self.authorized: set[str] = set()
 
-    async def start(self) -> None:
-        app = web.Application(client_max_size=256 * 2**20, middlewares=[self._cut])
-        app.router.add_post("/v1/chat/completions", self._complete)
-        app.router.add_post("/v1/files", self._upload)
-        app.router.add_get("/v1/files/{file_id}/content", self._content)
-        app.router.add_post("/v1/batches", self._create)
-        app.router.add_get("/v1/batches", self._list)
-        app.router.add_get("/v1/batches/{batch_id}", self._look)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        router.add_post("/v1/files", self._upload)
+        router.add_get("/v1/files/{file_id}/content", self._content)
+        router.add_post("/v1/batches", self._create)
+        router.add_get("/v1/batches", self._list)
+        router.add_get("/v1/batches/{batch_id}", self._look)
 
     @web.middleware
     async def _cut(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -196,9 +190,6 @@ class BatchServer(Server):
         return {
             "id": batch.batch_id,
             "object": "batch",
-            "endpoint": "/v1/chat/completions",
-            "completion_window": "24h",
-            "created_at": 0,
             "input_file_id": batch.input_file_id,
             "status": batch.ends if over else status,
             "output_file_id": batch.output_file_id if over else None,

@@ -21,7 +21,7 @@ import pytest
 from llmfair.backends import vllm
 from llmfair.errors import BackendError
 from llmfair.io import net
-from tests.ports import free_port
+from tests.servers import free_port
 
 T = TypeVar("T")
 ENVIRONMENT = {

@@ -15,11 +15,14 @@ import os
 import random
 import re
 import signal
+import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -66,19 +69,7 @@ class Seen:
     at: float
 
 
-KEYWORDS = (
-    "she",
-    "her",
-    "first",
-    "woman",
-    "students",
-    "Africa",
-    "Asia",
-    "Latin",
-    "Europe",
-    "America",
-    "school",
-)
+KEYWORDS = "she her first woman students Africa Asia Latin Europe America school".split()
 
 
 def rank(body: dict[str, Any], attempt: int) -> Reply:
@@ -127,11 +118,9 @@ def faulty(
     def respond_or_fail(body: dict[str, Any], attempt: int) -> Reply:
         words = json.dumps(body, sort_keys=True)
         draw = random.Random(f"{seed} {attempt} {words}").random()
+        limited = {"error": {"message": "slow down", "code": "rate_limit_exceeded"}}
         for rate, fault in (
-            (
-                rate_429,
-                Reply(status=429, body={"error": {"message": "slow down", "code": "rate_limit_exceeded"}}),
-            ),
+            (rate_429, Reply(status=429, body=limited)),
             (rate_500, Reply(status=500, body={"error": {"message": "try again in 3s"}})),
             (rate_reset, Reply(drop="inside")),
         ):
@@ -153,6 +142,8 @@ class Server:
     A context manager that runs in a thread. With `log`, each request appends a JSON line (sha256 of its body,
     status; 0 for a dropped connection) before it is answered.
     """
+
+    middlewares: Sequence[Any] = ()
 
     def __init__(self, respond: Respond = rank, *, port: int = 0, log: Path | None = None) -> None:
         self.respond = respond
@@ -194,14 +185,19 @@ class Server:
         self._loop.close()
 
     async def start(self) -> None:
-        app = web.Application(client_max_size=64 * 2**20)
+        app = web.Application(client_max_size=256 * 2**20, middlewares=self.middlewares)
         app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_post("/v1/rerank", self._complete)
         app.router.add_get("/v1/models", self._models)
+        self.add_routes(app.router)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, backlog=1024)
         await site.start()
         self.port = self._runner.addresses[0][1]
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        """Further things that the server can be asked."""
 
     async def stop(self) -> None:
         await self._runner.cleanup()
@@ -231,13 +227,44 @@ class Server:
             self._write_log(digest, 0 if reply.drop else reply.status)
             if reply.delay:
                 await asyncio.sleep(reply.delay)
-            return await _send(request, reply, completion(reply, body["model"]))
+            return await _send(request, reply, completion(reply, body.get("model", "")))
         finally:
             self.in_flight -= 1
 
     def _write_log(self, digest: bytes, status: int) -> None:
         if self._log is not None:
             os.write(self._log, json.dumps({"body": digest.hex(), "status": status}).encode() + b"\n")
+
+
+class Endpoint(Server):
+    """A rerank endpoint: what `answer(body, number)` gives is JSON, bytes, or (status, headers, JSON)."""
+
+    def __init__(self, answer: Callable[[dict[str, Any], int], Any], delay: float = 0.0) -> None:
+        def respond(body: dict[str, Any], attempt: int) -> Reply:
+            reply = answer(body, len(self.requests))
+            status, headers, document = reply if isinstance(reply, tuple) else (200, {}, reply)
+            return Reply(body=document, status=status, headers=headers, delay=delay)
+
+        super().__init__(respond)
+
+    @property
+    def url(self) -> str:
+        return self.base_url
+
+    @property
+    def asked(self) -> list[dict[str, Any]]:
+        return self.bodies
+
+    @property
+    def keys(self) -> set[str]:
+        return {seen.headers["Authorization"] for seen in self.requests}
+
+
+def by_length(body: dict[str, Any], number: int = 0) -> list[dict[str, Any]]:
+    """Rows as endpoints sort them: best first."""
+    documents = body.get("documents") or body.get("texts") or []
+    rows = [{"index": place, "relevance_score": len(text) / 100} for place, text in enumerate(documents)]
+    return sorted(rows, key=lambda row: -row["relevance_score"])
 
 
 def completion(reply: Reply, model: str) -> Any:
@@ -272,6 +299,29 @@ async def _send(request: web.Request, reply: Reply, document: Any) -> web.Stream
     if request.transport is not None:
         request.transport.close()
     return response
+
+
+def free_port() -> int:
+    """One that no other process is given meanwhile: systems hand out ports from 32768 or 49152 on."""
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("a hundred ports are taken")
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """The port where requests are handled so, each in a thread of its own."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 async def _serve(server: Server) -> None:

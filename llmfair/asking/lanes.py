@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator
+from typing import Any
 from zlib import crc32
 
 from llmfair.asking.limits import Limits
 from llmfair.asking.rate import Adaptive, Bucket, Slots
-from llmfair.backends.base import Backend, Member, RateLimited, Transient, members_of
+from llmfair.backends.base import Backend, RateLimited, Transient, members_of
 from llmfair.errors import LlmfairError
 from llmfair.io.net import LONGEST_WAIT
 from llmfair.nouns import Request
@@ -30,7 +31,7 @@ class Lane:
     `standing`: questions go to it. `heard`: when it last answered, or came back, by `time.monotonic`.
     """
 
-    def __init__(self, backend: Member, limits: Limits, name: str = "") -> None:
+    def __init__(self, backend: Any, limits: Limits, name: str = "") -> None:
         self.backend, self.limits, self.name = backend, limits, name
         requests = [] if limits.rpm is None else [Bucket(limits.rpm / 60)]
         self.slots = Slots(limits.workers, requests, None if limits.tpm is None else Bucket(limits.tpm / 60))

@@ -65,17 +65,13 @@ class Backend(Protocol):
     async def close(self) -> None: ...
 
 
-class Member(Backend, Protocol):
-    """One of several servers of a model."""
+def members_of(backend: Backend) -> Mapping[str, Any]:
+    """The servers behind a backend by name: those of its `members`, else itself, which needs no name.
 
-    async def look(self) -> None:
-        """Returns from a server that is up and has the model. Raises what `complete` does for another."""
-        ...
-
-
-def members_of(backend: Backend) -> Mapping[str, Member]:
-    """The servers behind a backend by name: those of its `members`, else itself, which needs no name."""
-    members: Mapping[str, Member] = getattr(backend, "members", {"": backend})
+    One of several has `async look()`, too, which returns from a server that is up and has the model, and raises what
+    `complete` does for another.
+    """
+    members: Mapping[str, Any] = getattr(backend, "members", {"": backend})
     return members
 
 

@@ -49,13 +49,21 @@ def is_secret(name: str) -> bool:
     return words[-1].endswith(_ENDS) or words[-1] in _LAST or bool({"secret", "password"} & {*words})
 
 
-def hidden(value: Any, name: str = "") -> Any:
-    """JSON with `***` for every text and number under a secret name, however deep, and for logins in addresses."""
+def hidden(value: Any, name: str = "", noting: set[str] | None = None) -> Any:
+    """JSON with `***` for every text and number under a secret name, however deep, and for logins in addresses.
+
+    What is hidden is added to `noting`, as it may be repeated.
+    """
     if isinstance(value, Mapping):
-        return {key: hidden(part, _under(name, key, part)) for key, part in value.items()}
+        return {key: hidden(part, _under(name, key, part), noting) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [hidden(part, name) for part in value]
-    if is_secret(name) and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return [hidden(part, name, noting) for part in value]
+    secret = is_secret(name) and isinstance(value, str | int | float) and not isinstance(value, bool)
+    if noting is not None and isinstance(value, str):
+        noting.update(_of_addresses(value), (value, *of_headers([(name, value)])) if secret else ())
+    elif noting is not None and secret:
+        noting.add(json.dumps(value))
+    if secret:
         return HIDDEN
     return _address(value) if isinstance(value, str) else value
 
@@ -117,28 +125,12 @@ def note(value: Any) -> None:
             note(part)
     elif isinstance(value, str):
         name, text = _named(value)
-        _noted.update(_held(_read(text), name))
+        hidden(_read(text), name, _noted)
 
 
 def noted() -> frozenset[str]:
     """What was given as a secret, in settings or on the command line."""
     return frozenset(_noted)
-
-
-def _held(value: Any, name: str) -> Iterator[str]:
-    """The secrets in JSON under a name: what `hidden` hides."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _held(part, _under(name, key, part))
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _held(part, name)
-    elif isinstance(value, str):
-        yield from _of_addresses(value)
-        if is_secret(name):
-            yield from (value, *of_headers([(name, value)]))
-    elif is_secret(name) and isinstance(value, int | float) and not isinstance(value, bool):
-        yield json.dumps(value)
 
 
 def said(text: str) -> str:

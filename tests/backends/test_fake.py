@@ -158,25 +158,6 @@ def are_met(row: Row, pairs: int) -> None:
     assert abs((pp + uu - chance) / (1 - chance) - row.kappa) <= bounds[3]
 
 
-def changed(name: str, pairs: int) -> float:
-    """The share of answers that change when the same question is asked twice."""
-    backend = model(name)
-    verdicts = [[verdict_of(backend, probe_of(f"q{n}", n, draw)) for draw in (0, 1)] for n in range(pairs)]
-    differ = [
-        [one.first.winner != other.first.winner, one.second.winner != other.second.winner]
-        for one, other in verdicts
-    ]
-    return sum(map(sum, differ)) / (2 * pairs)
-
-
-def test_asked_twice_some_answers_change() -> None:
-    pairs, p1, p2 = 300, 1 / (1 + math.exp(-1)), 0.5
-    expected = p1 * (1 - p1) + p2 * (1 - p2)
-    found = changed(f"biased,{OFF},pairwise=0.5,position=0.5", pairs)
-    assert abs(found - expected) <= 4 * math.sqrt(expected * (1 - expected) / (2 * pairs))
-    assert changed(f"biased,{OFF},pairwise=50", 50) == 0
-
-
 # The models
 
 

@@ -120,15 +120,6 @@ async def test_closing_leaves_what_is_under_way_and_takes_no_more() -> None:
 # The grammar that holds a model to whole orders
 
 
-def test_every_item_once() -> None:
-    assert permutation_grammar(2).splitlines() == [
-        "start: p0::0x0",
-        'p0::_ : "[1]" rest::set_bit(0) | "[2]" rest::set_bit(1)',
-        'rest::_ : "" %if is_ones([0:2])'
-        ' | " > [1]" rest::set_bit(0) %if bit_clear(0) | " > [2]" rest::set_bit(1) %if bit_clear(1)',
-    ]
-
-
 @pytest.mark.parametrize("n", [1, 65])
 def test_windows_that_no_grammar_holds(n: int) -> None:
     with pytest.raises(UsageError, match="2 to 64 items"):

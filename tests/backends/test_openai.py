@@ -85,46 +85,29 @@ def refused(status: int, headers: dict[str, str] | None = None, **error: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("reply", "expected", "reference"),
+    ("reply", "expected"),
     [
-        (refused(408), Transient, openai.APIStatusError),
-        (refused(500), Transient, openai.InternalServerError),
-        (refused(429), RateLimited, openai.RateLimitError),
-        (refused(400), Rejected, openai.BadRequestError),
-        (refused(422), Rejected, openai.UnprocessableEntityError),
-        (refused(401), MissingKey, openai.AuthenticationError),
-        (refused(403), MissingKey, openai.PermissionDeniedError),
-        (Reply(status=404, body=b"404: Not Found"), BackendError, openai.NotFoundError),
-        (Reply(status=301, headers={"Location": "/"}), BackendError, openai.APIStatusError),
-        (Reply(body=b"\xff"), Transient, None),
-        (Reply(body=b""), Transient, None),
-        (Reply(body={"choices": [{"finish_reason": "stop"}]}), Transient, None),
-        (Reply(status=204, body=b""), Transient, None),
-        (Reply("[1]", drop="before"), Transient, openai.APIConnectionError),
-        (Reply("[1]", drop="inside"), Transient, openai.APIConnectionError),
+        (refused(408), Transient),
+        (refused(500), Transient),
+        (refused(429), RateLimited),
+        (refused(400), Rejected),
+        (refused(401), MissingKey),
+        (refused(403), MissingKey),
+        (Reply(status=404, body=b"404: Not Found"), BackendError),
+        (Reply(status=301, headers={"Location": "/"}), BackendError),
+        (Reply(body=b"\xff"), Transient),
+        (Reply(body=b""), Transient),
+        (Reply(body={"choices": [{"finish_reason": "stop"}]}), Transient),
+        (Reply(status=204, body=b""), Transient),
+        (Reply("[1]", drop="before"), Transient),
+        (Reply("[1]", drop="inside"), Transient),
     ],
 )
-def test_outcome(reply: Reply, expected: type[object], reference: type[Exception] | None) -> None:
-    with Server(lambda body, attempt: reply) as server:
-        outcome = ask(server.base_url)[0]
-        assert type(outcome) is expected
-        if isinstance(outcome, LlmfairError):
-            assert "***" in str(outcome) or CANARY not in str(reply.body) or reply.status == 401
-        if reference is not None:
-            assert isinstance(of_sdk(server.base_url), reference)
-
-
-def of_sdk(base_url: str) -> object:
-    """What the openai package makes of the same reply."""
-
-    async def run() -> object:
-        async with openai.AsyncOpenAI(base_url=base_url, max_retries=0) as client:
-            try:
-                return await client.chat.completions.create(model="m", messages=[])
-            except openai.APIError as error:
-                return error
-
-    return asyncio.run(run())
+def test_outcome(reply: Reply, expected: type[object]) -> None:
+    outcome = ask_once(reply)
+    assert type(outcome) is expected
+    if isinstance(outcome, LlmfairError):
+        assert "***" in str(outcome) or CANARY not in str(reply.body) or reply.status == 401
 
 
 def test_a_partly_masked_key_is_not_repeated() -> None:

@@ -13,7 +13,7 @@ from llmfair.errors import BackendError, LlmfairError, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.strategies import ListScores, read_scores
-from tests.endpoints import endpoint
+from tests.servers import Endpoint
 
 DOCUMENTS = [
     "Carson City is the capital of Nevada.",
@@ -64,7 +64,7 @@ TEI = [{"index": 2, "score": 0.997}, {"index": 1, "score": 0.15}, {"index": 0, "
     ],
 )  # fmt: skip
 def test_every_form(wire: Any, reply: Any, tokens: int | None, sent: dict[str, Any]) -> None:
-    with endpoint(lambda body, number: reply) as server:
+    with Endpoint(lambda body, number: reply) as server:
         completion = ask(server.url, wire=wire)
     assert isinstance(completion, Completion) and completion.finish is Finish.STOP
     assert completion.prompt_tokens == tokens and server.asked == [sent]
@@ -77,7 +77,7 @@ def test_a_server_that_does_not_know_how_many_is_asked_without(
 ) -> None:
     unknown = {"detail": [{"loc": ["body", field], "msg": "Extra inputs are not permitted"}]}
     reply = COHERE if wire == "cohere" else VOYAGE
-    with endpoint(lambda body, number: (422, {}, unknown) if field in body else reply) as server:
+    with Endpoint(lambda body, number: (422, {}, unknown) if field in body else reply) as server:
         assert isinstance(ask(server.url, wire=wire), Completion)
     assert [field in body for body in server.asked] == [True, False]
     assert f"does not know {field}: it is left out." in capsys.readouterr().err
@@ -101,7 +101,7 @@ def test_faulty_rows_are_classified_and_no_score_is_made_up(
     rows: list[Any], order: tuple[int, ...] | None, kind: AnswerClass
 ) -> None:
     told = {"results": [{"index": place, "relevance_score": score} for place, score in rows]}
-    with endpoint(lambda body, number: told) as server:
+    with Endpoint(lambda body, number: told) as server:
         completion = ask(server.url)
     assert isinstance(completion, Completion)
     reading = ListScores().read(completion, 3, "strict")
@@ -119,7 +119,7 @@ def test_faulty_rows_are_classified_and_no_score_is_made_up(
     ],
 )
 def test_what_is_no_answer(reply: Any, expected: type[BaseException]) -> None:
-    with endpoint(lambda body, number: reply) as server:
+    with Endpoint(lambda body, number: reply) as server:
         assert type(ask(server.url)) is expected
 
 
@@ -131,7 +131,7 @@ def test_the_key_is_the_project_s_own_or_the_vendor_s(monkeypatch: pytest.Monkey
     assert Rerank("m", gateway).key_variables == ("RERANK_API_KEY",), "a vendor's key goes to its host alone"
     monkeypatch.setenv("RERANK_API_KEY", "canary")
     monkeypatch.setenv("OPENAI_API_KEY", "other")
-    with endpoint(lambda body, number: (400, {}, {"message": "canary is no key"})) as server:
+    with Endpoint(lambda body, number: (400, {}, {"message": "canary is no key"})) as server:
         refused = ask(server.url)
     assert server.keys == {"Bearer canary"} and "canary" not in str(refused)
 

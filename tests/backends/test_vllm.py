@@ -353,18 +353,3 @@ def test_ctrl_c_at_a_terminal_keeps_what_was_asked(models: Path, tmp_path: Path)
     out, err = again.communicate(timeout=280)
     assert again.returncode == 0, err
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["replayed"] >= len(rows)
-
-
-@needs_vllm
-@pytest.mark.slow
-def test_an_engine_that_dies_stops_the_run(models: Path, tmp_path: Path) -> None:
-    running, _ = asking(models, tmp_path)
-    children = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(running.pid)], capture_output=True, text=True, check=True
-    ).stdout
-    (engine,) = (line.split()[0] for line in children.splitlines() if "EngineCore" in line)
-    os.kill(int(engine), signal.SIGKILL)
-    out, err = running.communicate(timeout=60)
-    assert running.returncode == 3, err
-    assert "of 54 probes" in out, "what there is, is written"
-    assert "the vLLM engine has died" in err and "the same command continues" in err

@@ -19,7 +19,7 @@ from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import Outcome, kept, llmfair, ran, well
 from tests.cli.long_commands import QUICK
 from tests.folders import balanced, write_folder
-from tests.servers import Reply, Respond, Server, rank
+from tests.servers import Respond, Server
 
 pytestmark = pytest.mark.whole
 
@@ -243,18 +243,3 @@ def test_an_interrupt_leaves_batches_running_and_says_how_to_collect() -> None:
         found = batch(server)
         assert found.code == 0 and "Collecting batch_1, 40 questions." in found.err
         assert set(server.submitted.values()) == {1}
-
-
-def test_bad_answers_asked_again_go_into_the_next_batch() -> None:
-    def respond(body: dict[str, Any], attempt: int) -> Reply:
-        text = str(rank({**body, "seed": 0}, 1).text)
-        return Reply("I cannot say" if body["seed"] < 100 and hash_of(text + str(body)) % 5 == 0 else text)
-
-    def hash_of(text: str) -> int:
-        return sum(text.encode())
-
-    with BatchServer(respond) as server:
-        well(batch(server, "a/run", "--on-bad-answer", "retry:2"))
-        assert len(server.batches) == 2 and set(server.submitted.values()) == {1}
-        assert len(server.batches[1].lines) == len(rows()) - CHATS > 0
-        assert_as_one_by_one(server, "a/run", "--on-bad-answer", "retry:2")

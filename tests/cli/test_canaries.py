@@ -20,10 +20,8 @@ from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli import command
 from tests.cli.command import Outcome, only_run, refusal, well
-from tests.endpoints import by_length
 from tests.folders import balanced, write_folder
-from tests.ports import serving
-from tests.servers import Reply, completion, rank
+from tests.servers import Reply, by_length, completion, rank, serving
 
 MARK, NUMBER = "k4n4ry", 918273645546372819
 EVERYWHERE = {

@@ -14,7 +14,7 @@ import pytest
 import llmfair as api
 from llmfair.audits.listwise import design
 from tests.cli.command import llmfair, only_run, process, ran, refusal
-from tests.endpoints import by_length, endpoint
+from tests.servers import Endpoint, by_length
 
 pytestmark = pytest.mark.whole
 
@@ -39,7 +39,7 @@ def audit(url: str, *more: str) -> tuple[str, ...]:
 
 
 def test_an_endpoint_orders_by_its_scores_and_is_asked_once() -> None:
-    with endpoint(by_length) as server:
+    with Endpoint(by_length) as server:
         found = ran(*audit(server.url, "--json"))
         lists = {body["query"] for body in server.asked}
         assert len(server.asked) == 3 * 3 * 2 + 5 and len(lists) == 8
@@ -67,11 +67,11 @@ def test_an_endpoint_is_asked_in_several_orders_where_they_matter() -> None:
     def by_slot(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
         return [{**row, "relevance_score": row["relevance_score"] - row["index"]} for row in by_length(body)]
 
-    with endpoint(by_slot) as server:
+    with Endpoint(by_slot) as server:
         found = ran(*audit(server.url, "--json", "-o", "slots")).json
         assert len(server.asked) == 8 * 3 * 2 and sum(a["windows"] for a in found["answers"].values()) == 48
         assert not json.loads(Path("slots/manifest.json").read_text())["warnings"]
-    with endpoint(by_length) as server:
+    with Endpoint(by_length) as server:
         found = ran(*audit(server.url, "--json", "-o", "blind/run")).json
         assert (found["answers"]["neutral"]["windows"], found["answers"]["repeat"]["windows"]) == (
             3 * 3 + 5,
@@ -96,7 +96,7 @@ def test_an_endpoint_is_asked_in_several_orders_where_they_matter() -> None:
 
 
 def test_a_killed_audit_asks_an_endpoint_for_no_list_again() -> None:
-    with endpoint(by_length, delay=0.1) as server:
+    with Endpoint(by_length, delay=0.1) as server:
         running = process(*audit(server.url, "-j", "2", "-o", "a/run"))
         while len(server.asked) < 12:
             assert running.poll() is None
@@ -115,7 +115,7 @@ def test_a_killed_audit_asks_an_endpoint_for_no_list_again() -> None:
 
 def test_a_function_on_the_command_line_and_in_python_agree_with_an_endpoint() -> None:
     Path("own.py").write_text(RANKER)
-    with endpoint(by_length) as server:
+    with Endpoint(by_length) as server:
         of_endpoint = ran(*audit(server.url, "--json")).json
     of_function = ran("listwise", "-m", "python:own:by_length", "--json").json
     of_api = api.audit_listwise(
@@ -134,7 +134,7 @@ def test_a_function_on_the_command_line_and_in_python_agree_with_an_endpoint() -
 def test_a_ranker_that_scores_answers_pairs_too() -> None:
     """The longer title wins whatever comes first, equal lengths tie."""
     Path("own.py").write_text(RANKER)
-    with endpoint(by_length) as server:
+    with Endpoint(by_length) as server:
         asked = (
             *"pairwise --pairs 5 -m rerank:m --base-url".split(),
             server.url,

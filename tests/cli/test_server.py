@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -106,47 +105,6 @@ def test_one_refused_request_ends_its_chain_only() -> None:
 def once(server: Server, *flags: str) -> tuple[str, ...]:
     short = ("--orders", "1", "--passes", "1", "--conditions", "neutral", "--no-repeat")
     return ("listwise", "--queries", "physics,music,film", *short, *at(server), *flags)
-
-
-@pytest.mark.parametrize(
-    ("status", "field", "flag", "hint"),
-    [
-        (400, "messages[0].role", ("--system", "fold"), "; --system fold puts"),
-        (422, "seed", ("--extra", "seed=null"), "--extra seed=null leaves it out"),
-        (400, "max_tokens", ("--extra", "max_tokens=null"), "--extra max_tokens=null leaves it out"),
-    ],
-)
-def test_the_hint_of_a_refusal_that_all_meet_is_said_and_works(
-    status: int, field: str, flag: tuple[str, str], hint: str
-) -> None:
-    def respond(body: dict[str, Any], attempt: int) -> Reply:
-        sent = {*body, *(["messages[0].role"] if body["messages"][0]["role"] == "system" else [])}
-        if field in sent or (field == "max_tokens" and "max_completion_tokens" in sent):
-            wrong = next(name for name in (field, "max_completion_tokens") if name in sent)
-            error = {"message": f"Unsupported parameter: '{wrong}'", "param": wrong}
-            return Reply(status=status, body={"error": error})
-        return rank(body, attempt)
-
-    with Server(respond) as server:
-        refused = llmfair(*once(server))
-        assert refused.code in (2, 3) and hint in refused.err and "Unsupported parameter" in refused.err
-        assert llmfair(*once(server, *flag)).code == 0
-
-
-def test_a_blocked_prompt_is_a_refused_answer_and_a_spent_day_ends_the_run_at_once() -> None:
-    def respond(body: dict[str, Any], attempt: int) -> Reply:
-        if "Music" not in body["messages"][1]["content"]:
-            return rank(body, attempt)
-        error = {"message": "Your input was flagged", "code": 403, "metadata": {"reasons": ["x"]}}
-        return Reply(status=403, body={"error": error})
-
-    with Server(respond) as server:
-        found = ran(*once(server, "--json", "--max-invalid", "1")).json
-    assert found["answers"]["neutral"]["classes"]["refused"] == 3
-    spent = Reply(status=429, body={"error": {"message": "Limit reached: 50 requests per day"}})
-    with Server(lambda body, attempt: spent) as server:
-        ended = llmfair(*once(server, "--fresh"))
-        assert ended.code == 1 and "50 requests per day" in ended.err and len(server.requests) <= 3
 
 
 def test_another_model_and_cut_prompts_are_told() -> None:
@@ -299,31 +257,3 @@ def test_a_look_takes_the_key_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(BackendError, match="answers 302"):
             asyncio.run(look())
         assert named.looked == ["Bearer sk-canary"] and other.looked == []
-
-
-@pytest.mark.whole
-def test_a_server_that_goes_away_and_comes_back_costs_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.asking.lanes.LOOK_SECONDS", 0.05)
-    slow = faulty(rank, latency=0.03)
-    with Server(slow) as one, Server(slow) as two, ExitStack() as stack:
-        three = Server(slow)
-        three.__enter__()
-        again = Server(slow, port=three.port)
-
-        def away_and_back() -> None:
-            while len(three.requests) < 20:
-                time.sleep(0.005)
-            three.__exit__()
-            time.sleep(0.1)
-            stack.enter_context(again)
-
-        thread = threading.Thread(target=away_and_back)
-        thread.start()
-        found = ran(*AUDIT, *fleet(one.base_url, two.base_url, three.base_url), "-o", "a/run")
-        thread.join()
-        ran(*AUDIT, *fleet(one.base_url), "-o", "b/run")
-    same_files("a/run", "b/run")
-    assert f"{three.host} is down (conn" in found.err and f"{three.host} is back." in found.err
-    before, there = {seen.raw for seen in three.requests}, {seen.raw for seen in again.requests}
-    assert there and len(before & there) <= 8
-    assert kept("manifest", "a/run")["calls"] <= 190 + 8 + 3

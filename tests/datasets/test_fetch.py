@@ -51,7 +51,7 @@ from tests.datasets.trec_sources import (
     sources_2022,
     topic_2022,
 )
-from tests.ports import serving
+from tests.servers import serving
 
 META, DOCS, TOPICS = "2022/metadata", "2022/docs", "2022/train/topics"
 Serve = Callable[..., FileServer]

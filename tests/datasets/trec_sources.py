@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.ports import serving
+from tests.servers import serving
 
 DOWNLOADS = ("ir_datasets", "etc/downloads.json")
 POINTER = """\

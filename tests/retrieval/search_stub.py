@@ -16,7 +16,7 @@ import numpy as np
 
 from llmfair.nouns import Document
 from llmfair.retrieval.engine import Analyzer, Hit
-from tests.ports import serving
+from tests.servers import serving
 
 HTML = b"<html><body>Welcome to nginx</body></html>"
 

@@ -33,7 +33,7 @@ from llmfair.tuning.lora import (
 from llmfair.tuning.results import AdapterDir, TrainingRecord, Validation
 from tests import models
 from tests.models import one_thread as one_thread
-from tests.ports import free_port
+from tests.servers import free_port
 from tests.tuning import answered, tiny
 from tests.tuning.tiny import RECIPE, SHORT, failing, passing
 
