@@ -17,7 +17,6 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text
 from llmfair.results import Results, StudyResults, UnfinishedSetting
 from llmfair.rundir import RunDir, csv_text
-from llmfair.settings.commands import AuditSettings, StudySettings
 from llmfair.settings.commands import StudySettings
 
 

@@ -25,7 +25,7 @@ from llmfair.report.groups import Furthest, distance
 from llmfair.report.phrases import calls_of, capitalised
 from llmfair.report.plots.base import Plot
 from llmfair.report.section import Section, VerdictCard
-from llmfair.report.table import Column, LabelledResults, Lead, Place, Table, figure_columns, lead_of
+from llmfair.report.table import Column, Lead, Place, Table, figure_columns, lead_of
 from llmfair.report.words import LIMITS, Wording
 from llmfair.results import (
     Declared,
@@ -188,7 +188,7 @@ def queries_table(
     folder: Path,
     condition: str,
     named: Callable[[Row], str | None],
-    results: LabelledResults,
+    results: Any,
     measures: Sequence[str],
     exhibits: Exhibits,
 ) -> Table | None:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from operator import methodcaller
 from pathlib import Path
 from shlex import quote
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from llmfair.io.text import count, in_markdown, plural, visible, wrapped
 from llmfair.metrics.base import CONTROLLED, plain_name
@@ -78,7 +78,18 @@ class Table:
         """
         declared = [*columns]
         header = tuple(heading for heading, _ in declared)
-        cells = tuple(tuple(_text(of(row), band) for _, of in declared) for row in rows)
+        cells = tuple(
+            tuple(
+                value
+                if isinstance(value, str)
+                else f"{value:,}"
+                if isinstance(value, int)
+                else cell(value, band)
+                for _, of in declared
+                for value in [of(row)]
+            )
+            for row in rows
+        )
         parts = title if isinstance(title, str) else " · ".join(filter(None, title))
         return filled(cls(parts, header, cells, tuple(notes), **beside))
 
@@ -106,33 +117,18 @@ class Table:
 
 def filled(table: Table) -> Table:
     """The table without columns in which no row has anything."""
-    places = [place for place, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
     if not table.rows:
         return table
+    places = [place for place, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
     header, *rows = (tuple(line[place] for place in places) for line in (table.header, *table.rows))
     return replace(table, header=header, rows=tuple(rows))
-
-
-def _text(value: Cell, band: Collection[float]) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else cell(value, band)
 
 
 # Columns of measures.
 
 
-class LabelledResults(Protocol):
-    """Results whose measures may have names in words."""
-
-    @property
-    def labels(self) -> Mapping[str, str]: ...
-    @property
-    def level(self) -> float: ...
-
-
 def figure_columns(
-    results: LabelledResults,
+    results: Any,
     measures: Sequence[str],
     figures: Iterable[tuple[Place, Hashable, Cell]],
     verdict: RunVerdict | None = None,
@@ -140,7 +136,8 @@ def figure_columns(
 ) -> list[Column[Any]]:
     """A column for each measure, or for each of its groups; `figures` say by its `key` of which row they are.
 
-    The measure that the verdict speaks of comes first, the group that is not known last.
+    The measure that the verdict speaks of comes first, the group that is not known last. `results` have `labels` of
+    measures in words, and the `level` of intervals.
     """
     cells: dict[Place, dict[Hashable, Cell]] = {}
     for place, row, figure in figures:
@@ -166,14 +163,12 @@ def places_of(
     return sorted(of_measures, key=lambda place: (order.index(place[0]), place[1].startswith("@"), place[1]))
 
 
-def headings(
-    places: Sequence[Place], results: LabelledResults, intervals: Collection[Place] = ()
-) -> list[str]:
+def headings(places: Sequence[Place], results: Any, intervals: Collection[Place] = ()) -> list[str]:
     """Names of columns, in words where a measure has no other; the level stands with those in `intervals`."""
     plain = {measure: plain_name(results.labels.get(measure, measure), CONTROLLED) for measure, _ in places}
-    named = list(plain.values())
+    names = list(plain.values())
     return [
-        (plain[measure] if named.count(plain[measure]) == 1 else measure)
+        (plain[measure] if names.count(plain[measure]) == 1 else measure)
         + f", {group}" * bool(group)
         + f" [{results.level * 100:g} %]" * ((measure, group) in intervals)
         for measure, group in places
@@ -197,7 +192,7 @@ def conditions_table(
 
     `unit` is what has its answers; `answers` what could be parsed or not, the same unless it is said.
     """
-    design = results.design
+    design, unread = results.design, [of for of in results.answers.items() if of[1].unparseable]
     said: dict[str, str] = {
         condition: unparseable_text(condition, results) or conclusion_text(results.findings.get(condition))
         for condition in design.keys
@@ -207,29 +202,23 @@ def conditions_table(
         *figure_columns(results, results.shown, by_key(results.of_all()), results.verdict),
         ("conclusion", said.get),
     ]
-    parts = [
-        title,
-        *audited_note(results),
-        count(design.queries, "query", "queries"),
-        f"{calls_of(results)} {plural(design.calls, 'call')}",
-    ]
-    measured = max((row.n or 0 for row in results.of_all()), default=0) or design.queries
+    queries, calls = count(design.queries, "query", "queries"), plural(design.calls, "call")
+    parts = [title, *audited_note(results), queries, f"{calls_of(results)} {calls}"]
+    lacking = [(condition, of) for condition, of in results.chains.items() if of.ranked < of.asked]
     notes = [
         *(f"{measure}: {note}" for measure, note in results.of_measures.items()),
         *(
-            f"{titles.get(condition, condition)}: {ended.ranked:,} of {ended.asked:,} {unit} have all their answers"
-            for condition, ended in results.chains.items()
-            if ended.ranked < ended.asked
+            f"{titles.get(condition, condition)}: {of.ranked:,} of {of.asked:,} {unit} have all their answers"
+            for condition, of in lacking
         ),
         *(
             f"{titles.get(condition, condition)}: {percent(of.unparseable, of.asked)} of {of.asked:,} "
             f"{answers or unit} cannot be parsed"
-            for condition, of in results.answers.items()
-            if of.unparseable
+            for condition, of in unread
         ),
         *drawn_note(design.drawn),
         *results.warnings,
-        *few_queries(measured),
+        *few_queries(max((row.n or 0 for row in results.of_all()), default=0) or design.queries),
         *same_values(results),
     ]
     return Table.of(parts, columns, design.keys, notes, results.band, said=said, sees=results.sees)
@@ -327,9 +316,9 @@ def _lines(
     from rich.cells import cell_len, chop_cells
 
     folded = [
-        [cell]
-        if cell_len(cell) <= room
-        else [part for line in wrapped(cell, room, cell=True) for part in chop_cells(line, room)]
+        [part for line in wrapped(cell, room, cell=True) for part in chop_cells(line, room)]
+        if cell_len(cell) > room
+        else [cell]
         for cell, room in zip(cells, rooms, strict=True)
     ]
     if header:  # which stands right above the rows
@@ -337,12 +326,9 @@ def _lines(
         folded = [[""] * (most - len(lines)) + lines for lines in folded]
     for texts in zip_longest(*folded, fillvalue=""):
         last = max((place for place, text in enumerate(texts) if text), default=0)
-        yield [
-            (f" {text}", strong[place])
-            if place == last
-            else (f" {text} " + " " * (rooms[place] - cell_len(text)), strong[place])
-            for place, text in enumerate(texts[: last + 1])
-        ]
+        padding = [" " * (room - cell_len(text) + 1) for room, text in zip(rooms, texts, strict=True)]
+        padding[last] = ""
+        yield [(f" {texts[place]}{padding[place]}", strong[place]) for place in range(last + 1)]
 
 
 def _parts(columns: Sequence[Sequence[str]], width: int) -> Iterator[dict[int, int]]:
@@ -394,20 +380,21 @@ def markdown(table: Table) -> str:
     def line(cells: Sequence[str], row: int = -1) -> str:
         escaped = (re.sub(r"([|*])", r"\\\1", cell) for cell in cells)
         marked = (f"**{cell}**" if (row, at) in table.strong else cell for at, cell in enumerate(escaped))
-        return "| " + " | ".join(marked) + " |"
+        return f"| {' | '.join(marked)} |"
 
-    rule = "| " + " | ".join("---" for _ in table.header) + " |"
-    rows = [line(cells, row) for row, cells in enumerate(table.rows)]
-    lines = [
-        "\n\n".join(table.above),
-        "",
-        line(table.header),
-        rule,
-        *rows,
-        "",
-        *(f"- {note}" for note in table.notes),
-    ]
-    return "\n".join([*markdown_lead(table.lead), *lines]) + "\n"
+    return "\n".join(
+        [
+            *markdown_lead(table.lead),
+            "\n\n".join(table.above),
+            "",
+            line(table.header),
+            f"| {' | '.join('---' for _ in table.header)} |",
+            *(line(cells, row) for row, cells in enumerate(table.rows)),
+            "",
+            *(f"- {note}" for note in table.notes),
+            "",
+        ]
+    )
 
 
 def markdown_lead(lead: Lead) -> list[str]:

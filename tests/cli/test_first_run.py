@@ -1,4 +1,4 @@
-"""What a first user stumbles over: mistyped names, runs that never begin, results that are not there yet."""
+"""The first audit of each kind, and what a first user stumbles over: mistyped names, runs that never begin."""
 
 from __future__ import annotations
 
@@ -27,6 +27,41 @@ local = pytest.mark.skipif(
 )
 
 
+CALLS = {"listwise": 8 * 4 * 3 * 9, "pairwise": 8 * 2 * (50 + 5) * 2}
+"""Queries by conditions, orders and windows; queries by kinds, pairs (a tenth of them twice) and orders."""
+EVERY = {
+    "manifest.json", "journal.jsonl", "failures.csv", "metrics.csv", "per_query.csv", "results.json", "texts.jsonl", "report.html",
+}  # fmt: skip
+FILES = {
+    "listwise": {"rankings", "candidates.jsonl", "qrels.txt", "groups.tsv"},
+    "pairwise": {"verdicts.csv"},
+}
+"""Of a run folder, beside those that every one has."""
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_the_first_contact(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole audit through the installed command, as a user runs it: asked, not asked again, checked, reported."""
+    monkeypatch.delenv("LLMFAIR_REPORT")
+
+    def console(*arguments: str) -> subprocess.CompletedProcess[str]:
+        program = Path(sys.executable).parent / "llmfair"
+        return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100)
+
+    first = console(kind)
+    assert first.returncode == 0, first.stderr
+    run = only_run()
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert (manifest["status"], manifest["calls"]) == ("complete", CALLS[kind])
+    assert first.stdout.splitlines()[-1] == str(run / "report.html")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.name != ".lock" and path.is_file()}
+    assert {path.name for path in run.iterdir() if not path.name.startswith(".")} == FILES[kind] | EVERY
+    again = console(kind)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    assert before == {path: path.read_bytes() for path in before}
+    assert console("runs", "check", run.name).returncode == 0
+
+
 def refused(body: dict[str, Any], attempt: int) -> Reply:
     return Reply(status=404, body={"error": {"message": "the model does not exist"}})
 
@@ -48,21 +83,6 @@ def test_a_mistyped_folder_is_said_before_anything_heavy_is_imported() -> None:
     assert found.stderr.splitlines()[::2] == [f"Error: there is no folder {name}." for name in names]
 
 
-@local
-def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from huggingface_hub import constants
-
-    waited: list[float] = []
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("time.sleep", waited.append)
-    found = llmfair("listwise", "-m", "hf:nobody/nothing")
-    assert found.code == 1 and not waited
-    assert found.err.splitlines()[0] == (
-        "Error: nobody/nothing is not on this machine, and the Hub cannot be reached."
-    )
-
-
 @pytest.mark.parametrize("output", [(), ("-o", "deep/run")])
 def test_a_run_without_an_answer_leaves_nothing_behind(output: tuple[str, ...]) -> None:
     before = {*Path().iterdir()}
@@ -75,14 +95,6 @@ def test_a_run_without_an_answer_leaves_nothing_behind(output: tuple[str, ...]) 
             found = llmfair("listwise", *SMALL, *model, *output)
             assert found.code == 1 and found.err.count("Error: ") == 1
             assert {*Path().iterdir()} <= before | {Path("cache")}, model
-
-
-def test_what_was_there_before_such_a_run_stays() -> None:
-    Path("mine").mkdir()
-    Path("runs").mkdir()
-    assert llmfair("listwise", *SMALL, "-m", "openai:x", "-o", "mine").code == 1
-    assert llmfair("listwise", *SMALL, "-m", "openai:x").code == 1
-    assert [*Path("mine").iterdir()] == [*Path("runs").iterdir()] == []
 
 
 def test_a_run_with_an_answer_stays() -> None:
@@ -219,18 +231,6 @@ def test_paths_in_the_file_are_relative_to_it(monkeypatch: pytest.MonkeyPatch) -
     assert f"../audits/{run.name}" in below.out
     monkeypatch.chdir("..")
     assert f"\naudits/{run.name}" in llmfair(*asked).out
-
-
-def test_what_is_no_path_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    project = configured('dataset = "sample"\nmodel = "fake:oracle"\n')
-    write_folder(project / "sample", balanced(3, 6, 6))
-    monkeypatch.chdir(project / "below")
-    found = llmfair("listwise", "--dry-run", "--json").json
-    assert found["queries"] == 8, "the bundled sample, as a flag of that name would have it"
-    there = Path("elsewhere").resolve()
-    assert llmfair("listwise", *SMALL, "--runs-dir", "flagged").code == 0 and Path("flagged").is_dir()
-    Path("../llmfair.toml").write_text(f'runs_dir = "{there}"\n')
-    assert llmfair("listwise", *SMALL).code == 0 and there.is_dir()
 
 
 def test_the_file_that_the_documentation_shows_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from llmfair import registry
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
-from llmfair.rankers.choices import read_text
 from llmfair.rankers.strategies import strategy_of
 from tests.cli.command import kept, only_run, ran, refuses
 from tests.folders import balanced, write_folder
@@ -51,40 +50,12 @@ def test_which_prompt_it_calls_for_is_a_datasets_own_property(mine: Path) -> Non
     }
 
 
-def test_lists_that_are_drawn_keep_the_prompt_of_their_source(mine: Path) -> None:
-    drawn = ("-d", "mine", "--buckets", "natural", "--candidates", "4")
-    assert GENERAL in rendered("listwise", *drawn)
-
-
-def test_two_names_of_a_prompt_are_one_run(mine: Path) -> None:
-    ran(*LISTS, "-d", "mine", "--prompt", "wikiproject")
-    ran(*LISTS, "-d", "mine", "--prompt", "listwise")
-    manifest = kept("manifest")
-    assert len(manifest["invocations"]) == 1 and manifest["prompt"]["file"] == "wikiproject"
-    assert manifest["prompt"]["sha256"] == load_prompt("listwise").sha256
-
-
 @pytest.mark.parametrize(("data", "preset"), [((), "paper"), (("-d", "mine"), None)])
 def test_the_preset_is_told_however_its_settings_were_given_and_not_of_another_prompt(
     mine: Path, data: tuple[str, ...], preset: str | None
 ) -> None:
     ran(*LISTS, *data, "--window", "5", "--step", "1", "--no-control-variate")
     assert kept("results")["design"]["preset"] == preset
-
-
-def test_a_ranker_that_reads_no_prompt_is_the_same_run_on_any_data() -> None:
-    lists = balanced(5, 4, 4)
-    write_folder(Path("mine"), lists, queries=dict.fromkeys(lists, "title"))
-    ran("listwise", "-m", "bm25", "-d", "mine", "--measures", "P@2")
-    manifest = kept("manifest")
-    assert "prompt" not in manifest
-    assert manifest["settings"]["prompt_sha256"] == load_prompt("listwise").sha256
-
-
-def test_answers_to_the_general_prompt_are_read() -> None:
-    assert read_text("Item B", "letter") == read_text("B", "letter")
-    assert read_text("Item 2 > Item 1", "order") == read_text("[2] > [1]", "order")
-    assert read_text("[2] Ada, item 3 of hers > [1]", "order") == read_text("[2] > [1]", "order")
 
 
 def test_a_copy_with_other_words_is_ones_own_prompt(mine: Path) -> None:
@@ -126,17 +97,14 @@ SEEN = "prompt wikiproject, titles only (145 items have text: --input text shows
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("task", ["listwise", "pairwise"])
-def test_the_line_below_the_title_says_what_the_model_sees(task: str) -> None:
-    found = ran(task, "-n", "5")
-    assert SEEN in found.out.splitlines()
-    ran("report", only_run())
-    assert SEEN in Path(only_run(), "report.html").read_text()
+def test_the_line_below_the_title_says_what_the_model_sees() -> None:
+    asked = ("pairwise", "-n", "5", "--pairs", "4")
+    assert SEEN in ran(*asked).out.splitlines()
     assert SEEN in ran("runs", "show", only_run()).out.splitlines()
     assert SEEN in ran("report", only_run(), "--format", "md").out
-    assert ran(task, "-n", "5", "--json").json["sees"] == SEEN
-    assert ran(task, "-n", "5", "--dry-run").out.splitlines()[1].strip() == SEEN
-    assert SEEN in ran("plan", task, "-n", "5").out
+    assert ran(*asked, "--json").json["sees"] == SEEN
+    assert ran(*asked, "--dry-run").out.splitlines()[1].strip() == SEEN
+    assert SEEN in ran("plan", *asked).out
 
 
 def test_texts_that_are_shown_are_said_to_be(mine: Path) -> None:
@@ -164,11 +132,3 @@ def test_two_prompts_of_one_name_are_told_apart(mine: Path) -> None:
         assert f"prompt {prompt}, titles only" in ran("runs", "show", name).out.splitlines()
     table = ran("report", "one", "two", "general", "--format", "md").out
     assert first in table and second in table and "fake:biased prompt general" in table
-
-
-def test_a_prompt_takes_a_line_of_the_list_and_all_of_its_source_is_shown() -> None:
-    listed, shown = ran("prompts", "list"), ran("prompts", "show", "rag/lamp-5").out
-    rows = [line for line in listed.out.splitlines() if line.startswith(" rag/lamp")]
-    assert len(rows) == 7 and all(row.endswith(" …") and len(row) <= 120 for row in rows)
-    assert "The print of either paper was not compared" in shown
-    assert any(len(one["source"]) > 300 for one in ran("prompts", "list", "--json").json["prompts"])

@@ -15,21 +15,13 @@ EVIL = "</script><img src=x onerror=alert(1)>"
 TOPIC = "<b>bold</b> & {{ braces }} $x$"
 BIASED = "fake:biased,malformed=0.05"
 AUDITS: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "listwise": (("listwise", "-m", BIASED), 0),
-    "one-prompt": (("listwise", "--preset", "paper", "--conditions", "neutral", "-m", "fake:oracle"), 0),
+    "listwise": (("listwise", "--passes", "1", "-m", BIASED), 0),
     "no-model": (("listwise", "-m", "bm25"), 0),
-    "given": (("listwise", "--initial", "given", "--orders", "1"), 0),
-    "broken-off": (("listwise", "-m", BIASED, "--on-bad-answer", "fail"), 3),
-    "one-query": (("listwise", "-n", "1", "--orders", "1"), 0),
+    "given": (("listwise", "--initial", "given", "--orders", "1", "--passes", "1"), 0),
     "pairwise": (("pairwise", "--pairs", "20", "-m", BIASED), 0),
-    "letters": (
-        ("pairwise", "--form", "letter", "--pairs", "5", "--conditions", "relevant", "-m", "fake:oracle"),
-        0,
-    ),
     "strong": (("pairwise", "--pairs", "20", "-m", "fake:biased,pairwise=-4,position=4"), 0),
     "sequential": (("pairwise", "--sequential", "--max-pairs", "60"), 0),
     "none-readable": (("pairwise", "--pairs", "5", "-m", "fake:biased,malformed=1"), 0),
-    "gate": (("pairwise", "--pairs", "5", "--require", "FlipRate<=0.001"), 4),
     "stopped": (("pairwise", "--pairs", "20", "--max-calls", "30"), 3),
 }
 """Audits by name, with the exit code that each has."""

@@ -17,7 +17,6 @@ from llmfair.report.plots.base import (
     drawn,
     folded,
     inline_svg,
-    legend_height,
     palette,
     ticks,
 )
@@ -125,16 +124,6 @@ def test_names_are_folded_and_a_part_alone_is_cut() -> None:
     assert folded("mistralai/Mistral-7B-Instruct-v0.2", 16) == "mistralai/\nMistral-7B-\nInstruct-v0.2"
     assert folded("one\ntwo three", 7) == "one\ntwo\nthree"
     assert folded("a" * 9 + "b" * 9, 8) == "aaaa…bbb" and clipped("short", 8) == "short"
-
-
-def test_rows_and_legends_have_room_for_names_of_several_lines() -> None:
-    long = "fake:biased,listwise=0.8,position=0.2,seed=7 20/10x1\ngender: neutral"
-    for name, lines in (("short", 1), (long, 5)):
-        plot = ratios([(name, None, Value(1.0)), ("other", None, Value(1.1))], "odds", None, "Odds")
-        text = inline_svg(plot)
-        assert "…" not in text and plot.height == 74 + 17 * 2 * max(2, lines), name
-        assert len(re.findall(r"<text[^>]*>(?:fake|listwise|position|seed|20|gender|short)", text)) >= 1
-    assert legend_height([long, long]) > legend_height(["short", "other"])
 
 
 def test_colour_is_never_the_only_sign() -> None:

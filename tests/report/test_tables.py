@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -13,17 +12,14 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from llmfair import registry, terminal
+from llmfair import terminal
 from llmfair.audits.kind import kinds
-from llmfair.audits.runs.exhibits import declared
-from llmfair.metrics.base import measure as defined
-from llmfair.metrics.names import in_words, parse_measure
+from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Key
 from llmfair.report.groups import AuditedRun, groups_of
-from llmfair.report.page import with_reach
-from llmfair.report.phrases import cell, differs_text, uncut_notes
+from llmfair.report.phrases import cell, differs_text
 from llmfair.report.table import Table, latex, places_of
-from llmfair.results import Reach, absent_row
+from llmfair.results import absent_row
 from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
 from tests.report.reading import grid
@@ -81,25 +77,6 @@ def test_a_figure_that_is_missing_says_why_in_words() -> None:
         == "undefined (no pair that does not flip)"
     )
     assert cell(structs.replace(missing, reason="no_words_for_it")) == "undefined (no words for it)"
-
-
-def test_what_is_about_an_average_is_not_called_a_limit() -> None:
-    row = with_reach(Table("t", ("a", "P@20", "b"), (), ()), {"P@20": Reach(high=0.75)}).rows[-1]
-    assert row[:2] == ("attainable", "about 0.750")
-
-
-def test_a_measure_says_whether_the_order_above_its_cutoff_counts() -> None:
-    own = defined("OwnSet", cutoff="required", of_a_set=True)(lambda judged, cutoff: {"": 1.0})
-    try:
-        asked = declared(
-            ["OwnSet@5", "P@5", "P(rel=2)@5", "R@5", "overlap@5", "nDCG@5", "AP", "P@6", "Nobody@5"]
-        )
-    finally:
-        del registry._found["measure"][own.name]
-    told = dict(uncut_notes(asked, 5))
-    assert list(told) == ["OwnSet@5", "P@5", "P(rel=2)@5", "R@5", "overlap@5", "P@6"]
-    assert told["P@6"] == "no list is longer than 6, so every order has the same"
-    assert uncut_notes(asked, 7) == [] == uncut_notes(asked, 0)
 
 
 # How many queries are in a figure stands in its row wherever rows differ in it
@@ -189,28 +166,6 @@ def test_a_table_is_of_one_collection_and_of_the_same_lists(
 
 
 # Reasons in words
-
-
-@pytest.fixture
-def own() -> Iterator[None]:
-    defined("Own", undefined={"degenerate": "all are alike", "too_dull": "nothing happened"})(
-        lambda judged, cutoff: {}
-    )
-    yield
-    del registry._found["measure"]["Own"]
-
-
-@pytest.mark.usefixtures("own")
-def test_a_measure_has_words_of_its_own_and_lends_them() -> None:
-    assert in_words("degenerate", "Own@20") == "all are alike"
-    assert (
-        in_words("degenerate", "AdjustedOdds(agg=pooled)")
-        == in_words("degenerate")
-        == "the answers do not vary"
-    )
-    assert in_words("too_dull") == "nothing happened"  # a conclusion bars other figures, too
-    assert in_words("order_not_random", "ExpRatio") == "the initial ranking is not random"
-    assert in_words("unheard_of", "Own") == "unheard of" and in_words(None) == "None"
 
 
 @pytest.mark.parametrize(

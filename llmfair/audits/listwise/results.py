@@ -15,7 +15,6 @@ from llmfair.results import (
     Count,
     Counts,
     DesignFacts,
-    Figure,
     Finding,
     JsonObject,
     OddsPower,
