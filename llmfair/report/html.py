@@ -156,8 +156,6 @@ def model_card(page: Page) -> str:
             f"{HEADING}\n",
             *markdown_lead(page.lead),
             *_warnings(page),
-            *(in_markdown(f"{verdict.of}: {verdict.measure} {verdict.value} ({verdict.interval}): {verdict.sentence}.")
-              + "\n" for verdict in page.verdicts),
             *_tables(page),
             "### Method\n",
             *(f"{in_markdown(paragraph)}\n" for paragraph in method.words),
@@ -166,4 +164,4 @@ def model_card(page: Page) -> str:
             *(f"- {in_markdown(limit)}" for limit in method.limits),
             "",
         ]
-    )  # fmt: skip
+    )

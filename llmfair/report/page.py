@@ -24,7 +24,7 @@ from llmfair.report.figures import COST, HEADLINES, ratio_of
 from llmfair.report.groups import Furthest, distance
 from llmfair.report.phrases import calls_of, capitalised
 from llmfair.report.plots.base import Plot
-from llmfair.report.section import Section, VerdictCard
+from llmfair.report.section import Section
 from llmfair.report.table import Column, Lead, Place, Table, figure_columns, lead_of
 from llmfair.report.words import LIMITS, Wording
 from llmfair.results import (
@@ -330,7 +330,6 @@ class Page:
     words: Mapping[str, str] = field(default_factory=dict)
     missing: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    verdicts: Sequence[VerdictCard] = ()
     furthest: Furthest | None = None
     queries: Table | None = None
     evidence: Sequence[Evidence] = ()
@@ -449,7 +448,7 @@ def plain_page(
     """A page of figures; without a manifest no one run folder stands behind them."""
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
-        verdicts=section.verdicts, tables=[section.table], plots=section.plots, furthest=section.furthest,
+        tables=[section.table], plots=section.plots, furthest=section.furthest,
         queries=queries, method=method_of(results, manifest, exhibits, section.words, section.facts),
         rows=plain(results.rows), outcome=outcome_of(results),
         following="" if results.verdict is None else results.verdict.next,

@@ -15,7 +15,7 @@ from llmfair.report.groups import Group, headlines
 from llmfair.report.phrases import conclusion_text, drawn_note, few_queries, on_disk
 from llmfair.report.plan import calibration_table, plan_text, planned_note
 from llmfair.report.plots.base import Plot
-from llmfair.report.section import Section, condition_verdicts
+from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, conditions_table, figure_columns
 from llmfair.report.verdict import COMPARED_STATUSES, STATUSES, VerdictWords, compared_verdicts
 from llmfair.results import Band, Conclusions, Declared, Exhibits, Figure, RunVerdict, Words
@@ -57,17 +57,11 @@ def table_of(results: Any, answers: str = "") -> Table:
 
 
 def section_of(results: Any, folder: Path, exhibits: Exhibits) -> Section:
-    """The table, and the headlines or the first ratio as figures and cards."""
-    words, declared, conditions = wording(results.task), exhibits.measures, results.design.keys
-    table, figures = words.table(results), {measure for measure, _ in results.by_key()}
+    """The table, and the headlines or the first ratio as figures."""
+    words = wording(results.task)
     plots = headline_plots if results.findings else ratio_plots
-    first = next((measure for measure in results.shown if measure in figures), None)
-    return Section(
-        table=table,
-        plots=list(plots(results, conditions, declared, words.titles)),
-        verdicts=list(condition_verdicts(results, table, declared, first, conditions, "{}")),
-        words=words.method,
-    )
+    drawn = plots(results, results.design.keys, exhibits.measures, words.titles)
+    return Section(table=words.table(results), plots=list(drawn), words=words.method)
 
 
 def plots_of(group: Group, declared: Declared, number: int) -> Iterator[Plot]:

@@ -86,8 +86,12 @@ from llmfair.report.plan import (
     undefined_notes,
 )
 from llmfair.report.plots.base import Plot, palette
-from llmfair.report.plots.ratios import Point, rank_boxes, utility_and_ratio
-from llmfair.report.section import SHOWN_VERDICTS, Section, condition_verdicts, verdict
+from llmfair.report.plots.ratios import (
+    Point,
+    rank_boxes,
+    utility_and_ratio,
+)
+from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns, headings
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
@@ -741,18 +745,9 @@ def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits)
     by = ratio_of(results.measures, measures, of_queries=True)
     orders = f"{count(design.orders, design.initial + ' order')}, {count(design.repeats, 'repeat')}"
     facts = [("windows", window_text(design)), ("initial orders", orders)]
-    # the ratio that conclusions go by of every prompt, then utility
-    conditions = [condition for condition in design.conditions if condition != REPEAT]
-    ratio, utility = ratio_of(results.shown, measures), utility_of(results.shown, measures)
-    cards = list(condition_verdicts(results, table, measures, ratio, conditions, "{} prompt"))
-    row = results.by_key().get((utility, conditions[0])) if utility else None
-    if len(cards) < SHOWN_VERDICTS and utility and row:
-        notes = dict([*results.of_measures.items(), *_precision_notes(results)])
-        cards.append(verdict(f"{conditions[0]} prompt", utility, row, notes.get(utility, "")))
     return Section(
         table=table,
         plots=list(listwise_plots(results, lists, measures)),
-        verdicts=cards,
         more=[*strata_table(results)],
         furthest=furthest_lists(folder, results, exhibits, lists, by) if lists and by else None,
         words=METHOD[1:] if design.window is None else METHOD,  # the first speaks of windows

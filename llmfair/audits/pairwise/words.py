@@ -23,11 +23,21 @@ from llmfair.metrics.names import in_words
 from llmfair.nouns import PairOutcome, PairVerdict
 from llmfair.report import groups, phrases, plan
 from llmfair.report.figures import headline_plots, ratio_of
-from llmfair.report.groups import Furthest, FurthestQuery, Values
-from llmfair.report.phrases import few_queries, percent
-from llmfair.report.plan import Record, spread
+from llmfair.report.groups import (
+    Furthest,
+    FurthestQuery,
+    Values,
+)
+from llmfair.report.phrases import (
+    few_queries,
+    percent,
+)
+from llmfair.report.plan import (
+    Record,
+    spread,
+)
 from llmfair.report.plots.ratios import stacked_answers
-from llmfair.report.section import Section, condition_verdicts
+from llmfair.report.section import Section
 from llmfair.report.table import Column, Table
 from llmfair.report.verdict import Case, VerdictWords
 from llmfair.report.words import Wording
@@ -505,14 +515,13 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
 def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits) -> Section:
     """Odds of every relevance stratum, how often answers flip, and the queries whose pairs are furthest from parity."""
     table, declared = pairwise_table(results), exhibits.measures
-    ratio, by = ratio_of(results.shown, declared), ratio_of(results.measures, declared, of_queries=True)
+    by = ratio_of(results.measures, declared, of_queries=True)
     asked = ", ".join(f"{n:,} {stratum}" for stratum, n in results.design.pairs_asked.items())
     shares = [(stratum, asdict(of_it)) for stratum, of_it in results.shares.items() if of_it]
     answers = [stacked_answers(shares, asdict(results.words))] if shares else []
     return Section(
         table=table,
         plots=[*answers, *headline_plots(results, results.design.keys, declared, {})],
-        verdicts=list(condition_verdicts(results, table, declared, ratio, results.design.keys, "{} pairs")),
         furthest=furthest_pairs(folder, results, exhibits, by) if by else None,
         words=METHOD,
         facts=[("pairs", asked)],
