@@ -74,10 +74,15 @@ def failure(error: LlmfairError) -> dict[str, Any]:
         "exit_code": error.exit_code,
         "error": {
             "class": type(error).__name__,
-            "message": shortened(secrets.said(error.message)),
+            "message": _safe(error.message),
             "hint": secrets.said(error.hint),
         },
     }
+
+
+def _safe(text: str) -> str:
+    """A text without what is secret in it, and no longer than an error may be."""
+    return shortened(secrets.said(text))
 
 
 def fail(error: LlmfairError) -> int:
@@ -87,7 +92,7 @@ def fail(error: LlmfairError) -> int:
             print_json(failure(error))
     say_message(error)
     if error.hint:
-        _print(secrets.said(f"  {error.hint}"), sys.stderr)
+        print_text(secrets.said(f"  {error.hint}"), sys.stderr)
     if output.verbose:
         print(secrets.said("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     return error.exit_code
@@ -103,7 +108,7 @@ def failed_after_output(error: LlmfairError) -> Exception:
 
 def say_message(error: LlmfairError) -> None:
     """An error's sentence, of which others may follow."""
-    _print(shortened(secrets.said(f"Error: {error.message}")), sys.stderr)
+    print_text(_safe(f"Error: {error.message}"), sys.stderr)
 
 
 def interrupted(text: str, **left: Any) -> int:
@@ -127,22 +132,18 @@ def warn(text: str) -> None:
     """One line on stderr, said once."""
     if text not in output.warned:
         output.warned.add(text)
-        _print(shortened(secrets.said(f"Warning: {text}")), sys.stderr)
+        print_text(_safe(f"Warning: {text}"), sys.stderr)
 
 
 def say(text: str = "") -> None:
     """A line on stderr, unless only results are wanted."""
     if not output.quiet:
-        _print(secrets.said(text), sys.stderr)
+        print_text(secrets.said(text), sys.stderr)
 
 
-def print_text(text: str) -> None:
-    """Lines on stdout; a terminal shows them in its width."""
-    _print(text, sys.stdout)
-
-
-def _print(text: str, stream: TextIO) -> None:
-    """Lines, on a terminal in its width and indented as they begin."""
+def print_text(text: str, stream: TextIO | None = None) -> None:
+    """Lines on stdout, or another stream; on a terminal in its width, indented as they begin."""
+    stream = stream or sys.stdout
     lines = text.split("\n")
     if stream.isatty():
         width = console(stderr=stream is sys.stderr).width
@@ -274,27 +275,23 @@ class Bar(Line):
         return self.progress.answered
 
     def parts(self) -> list[str]:
-        progress = self.progress
-        rate = self._rate()
+        progress, rate = self.progress, self._rate()
+        waiting = progress.waiting_until - time.monotonic()
         parts = [
             f"{progress.answered:,}/{self.total:,}",
             f"{progress.unparseable:,} unparseable",
             f"{progress.replayed:,} from the journal",
             f"{progress.cached:,} cached",
             f"{progress.in_flight}/{progress.limit or self.limit} in flight",
+            f"{rate:,.1f}/s" * bool(rate),
+            f"{progress.retries:,} tried again" * bool(progress.retries),
+            "" if progress.cost is None else f"cost {progress.cost:,.4f}",
         ]
-        if rate:
-            parts.append(f"{rate:,.1f}/s")
-        if progress.retries:
-            parts.append(f"{progress.retries:,} tried again")
-        if progress.cost is not None:
-            parts.append(f"cost {progress.cost:,.4f}")
-        waiting = progress.waiting_until - time.monotonic()
         if waiting > 0:
             parts.append(f"{progress.waiting_for}, waiting {waiting:,.0f} s")
         elif rate and progress.answered < self.total:
             parts.append(_left((self.total - progress.answered) / rate))
-        return parts
+        return [*filter(None, parts)]
 
     def _rate(self) -> float:
         """Answers a second over the last minute, 0 before the first; those that were known count for nothing."""
@@ -354,7 +351,7 @@ class Count(Line):
         if self._first is not None and done > self._first[1]:
             rate = (done - self._first[1]) / (now - self._first[0])
             parts += [f"{rate:,.1f}/s", _left((self.total - done) / rate)]
-        return [*parts, *([self.words] if self.words else [])]
+        return [*parts, *filter(None, [self.words])]
 
 
 @contextmanager

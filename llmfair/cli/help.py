@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -27,18 +27,11 @@ GROUPS = ("Audit", "Mitigate", "Plan", "Read", "Look")
 NARROWEST, WIDEST = 40, 100
 SHORT = 27
 """A command of so many flags shows them all."""
-METAVARS: Mapping[str, str] = {
-    "int": "N",
-    "float": "X",
-    "str": "TEXT",
-    "path": "PATH",
-    "list[str]": "TEXT",
-    "int range": "N",
-}
+METAVARS = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH", "list[str]": "TEXT", "int range": "N"}
 UNBROKEN = "\N{NO-BREAK SPACE}"
 METAVAR = re.compile(r"<([^<>]+)>")
 EXTRA = re.compile(
-    r"\s*\[(?:env var: (?P<variable>[A-Z_0-9]+))?(?:; )?(?:default: (?P<default>[^;]+))?(?:; .*|required)?\]$"
+    r"\s*\[(?:env var: [A-Z_0-9]+)?(?:; )?(?:default: (?P<default>[^;]+))?(?:; .*|required)?\]$"
 )
 
 
@@ -85,24 +78,23 @@ def _lines(command: Any, ctx: Any, width: int, complete: bool) -> Iterator[str]:
     words = [item.metavar or item.name.upper() for item in arguments]
     yield " ".join(["Usage:", ctx.command_path, "[OPTIONS]", *(["COMMAND …"] if group else words)])
     for paragraph in (command.help or "").split("\n\n"):
-        yield ""
-        yield from textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False)
+        yield from ("", *textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False))
     if group:
         yield from _commands(group, width)
     if arguments:
         yield from ("", _bold("Arguments"))
-        for item in arguments:
-            yield from _entry(item.metavar or item.name.upper(), "", item.help or "", width)
-    panels: dict[str, list[Any]] = {}
+        for name, item in zip(words, arguments, strict=True):
+            yield from _entry(name, "", item.help or "", width)
     *options, help_all, help_of_it = (
         item for item in command.get_params(ctx) if item.param_type_name == "option" and not item.hidden
     )
     every = complete or len(options) <= SHORT
     visible = [item for item in options if every or not isinstance(item.rich_help_panel, AdvancedPanel)]
+    panels: dict[str, list[Any]] = {}
     for item in visible:
         panels.setdefault(item.rich_help_panel or "Options", []).append(item)
-    ordered = sorted(panels, key=lambda panel: PANELS.index(panel) if panel in PANELS else -1) or ["Options"]
-    panels.setdefault(ordered[-1], []).extend([help_of_it, *([help_all] if len(options) > SHORT else [])])
+    ordered = _in_order(panels, PANELS) or ["Options"]
+    panels.setdefault(ordered[-1], []).extend([help_of_it, *[help_all] * (len(options) > SHORT)])
     for panel in ordered:
         yield from ("", _bold(panel))
         for item in panels[panel]:
@@ -113,13 +105,18 @@ def _lines(command: Any, ctx: Any, width: int, complete: bool) -> Iterator[str]:
         yield from ("", f"{more} more flags: {ctx.command_path} --help-all")
 
 
+def _in_order(panels: Iterable[str], order: Sequence[str]) -> list[str]:
+    """Panels in this order, those that are not in it first."""
+    return sorted(panels, key=lambda panel: order.index(panel) if panel in order else -1)
+
+
 def _commands(group: Mapping[str, Any], width: int) -> Iterator[str]:
     """Commands by panel, each with the first sentence of its help."""
     panels: dict[str, list[str]] = {}
     for name, item in group.items():
         panels.setdefault(item.rich_help_panel or "Commands", []).append(name)
     longest = max(map(len, group))
-    for panel in sorted(panels, key=lambda panel: GROUPS.index(panel) if panel in GROUPS else -1):
+    for panel in _in_order(panels, GROUPS):
         yield from ("", _bold(panel))
         for name in panels[panel]:
             sentence = " ".join((group[name].help or "").partition("\n\n")[0].split())
@@ -130,29 +127,27 @@ def _commands(group: Mapping[str, Any], width: int) -> Iterator[str]:
 
 def _flag(item: Any, ctx: Any, width: int) -> Iterator[str]:
     declared, meaning = item.get_help_record(ctx)
-    variable, default = "", None
     if (extra := EXTRA.search(meaning)) is not None:
-        meaning, variable, default = meaning[: extra.start()], extra["variable"] or "", extra["default"]
-    if default is not None:
-        default = {True: "on", False: "off"}.get(item.default, default) if item.secondary_opts else default
-        meaning += f" (default: {default})".replace(" ", UNBROKEN).replace(UNBROKEN, " ", 1)
-    yield from _entry(
-        METAVAR.sub(lambda match: METAVARS.get(match[1], match[1]), declared), variable, meaning, width
-    )
+        meaning, default = meaning[: extra.start()], extra["default"]
+        if default is not None and item.secondary_opts:
+            default = "on" if item.default else "off"
+        if default is not None:
+            meaning += f" (default: {default})".replace(" ", UNBROKEN).replace(UNBROKEN, " ", 1)
+    name = METAVAR.sub(lambda match: METAVARS.get(match[1], match[1]), declared)
+    yield from _entry(name, item.envvar or "", meaning, width)
 
 
 def _entry(name: str, variable: str, meaning: str, width: int) -> Iterator[str]:
     """The name with its variable to the right, if there is room, and what it means below."""
-    room = width - 2 - len(name) - len(variable)
+    room, indent = width - 2 - len(name) - len(variable), " " * 6
     if not variable or room >= 2:
         yield f"  {name}{' ' * room}{variable}".rstrip()
     else:
         yield from (f"  {name}", f"{variable:>{width}}")
-    indent = " " * 6
-    wrapped = textwrap.wrap(
+    for line in textwrap.wrap(
         meaning, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-    )
-    yield from (line.replace(UNBROKEN, " ") for line in wrapped)
+    ):
+        yield line.replace(UNBROKEN, " ")
 
 
 def _examples(command: Any) -> list[str]:

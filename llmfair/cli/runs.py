@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,7 +15,7 @@ from llmfair import terminal
 from llmfair.cli.audits import EVIDENCE, cost_text, open_page
 from llmfair.cli.options import RunsDir, View, command, flag, group, run_argument
 from llmfair.errors import UsageError
-from llmfair.io.text import visible
+from llmfair.io.text import count, visible
 
 if TYPE_CHECKING:
     from llmfair.rundir import RunDir
@@ -25,12 +26,8 @@ NAMES = "Run folders, or the beginnings of their names"
 Runs = Annotated[list[str], run_argument("RUN…", f"{NAMES}; folders of study windows, score or an adapter.")]
 ComparedRuns = Annotated[list[str], run_argument("RUN RUN…", f"{NAMES}. The first is the base.")]
 Run = Annotated[str, run_argument("RUN", "Run folder, or the beginning of its name.")]
-FileFlag = flag(
-    "The file; report.html in the run folder, of several runs in this folder.",
-    "--output",
-    "-o",
-    named="report_file",
-)
+ABOUT_FILE = "The file; report.html in the run folder, of several runs in this folder."
+FileFlag = flag(ABOUT_FILE, "--output", "-o", named="report_file")
 PageFormat = flag(
     "html: the page; on stdout md, latex: its tables; csv: all figures, one a line; card: a section for a model card.",
     "--format",
@@ -85,11 +82,9 @@ def report(
     formats = formats_of(figures or "", "--figures ")
     sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
     page = page_of(sources, evidence)
-    if shape == "csv":
-        print(figures_csv(sources), end="")
-        raise typer.Exit
     if shape != "html":
-        print({"md": tables_markdown, "latex": tables_latex, "card": model_card}[shape](page), end="")
+        texts = {"md": tables_markdown, "latex": tables_latex, "card": model_card}
+        print(figures_csv(sources) if shape == "csv" else texts[shape](page), end="")
         raise typer.Exit
     path = file or (sources[0].run.path / REPORT if len(sources) == 1 else Path(REPORT).resolve())
     try:
@@ -98,9 +93,8 @@ def report(
         raise UsageError(
             f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output"
         ) from None
-    if not terminal.output.as_json:
-        for line in page.missing:
-            terminal.say(f"Not complete: {line}")
+    for line in () if terminal.output.as_json else page.missing:
+        terminal.say(f"Not complete: {line}")
     if open_it:
         open_page(path)
     return View({"status": "complete", "report": str(path), "missing": page.missing}, str(path))
@@ -154,29 +148,23 @@ runs = group("runs", "List, show and check run folders.")
 )
 def list_all(runs_dir: RunsDir = Path("runs")) -> View:
     """Run folders, newest first, each with its verdict."""
+    from llmfair.audits.kind import results_of
     from llmfair.report.table import Table
     from llmfair.rundir import list_runs
 
-    rows = [run.summary() | {"verdict": _status(run)} for run in list_runs(runs_dir)]
+    rows = []
+    for run in list_runs(runs_dir):
+        status = None
+        if run.results.is_file():
+            with suppress(UsageError):  # of damaged results, which `runs check` names
+                status = results_of(run).verdict.status
+        rows.append(run.summary() | {"verdict": status})
     columns = ("run", "status", "verdict", "model", "answers")
     cells = tuple(
         (*(str(row[name] or "") for name in columns), row["started"][:16].replace("T", " ")) for row in rows
     )
     table = Table("", (*columns, "started (UTC)"), cells, () if cells else ("none yet",))
     return View({"runs": rows}, table)
-
-
-def _status(run: RunDir) -> str | None:
-    """The status of a run's verdict; None where it has no results yet, or none that can be read."""
-    from llmfair.audits.kind import results_of
-
-    if not run.results.is_file():
-        return None
-    try:
-        status: str = results_of(run).verdict.status
-    except UsageError:
-        return None
-    return status
 
 
 @command(
@@ -234,13 +222,13 @@ def _again(run: RunDir) -> View:
     from llmfair.report.table import headed
     from llmfair.rundir import REPORT
 
-    manifest, command = run.read_manifest(), continuing(run)
-    if command and not run.results.is_file():
-        raise UsageError(f"{run.path} has no results yet.", f"{command}    completes it")
-    results = results_of(run, manifest)
+    manifest, following = run.read_manifest(), continuing(run)
+    if following and not run.results.is_file():
+        raise UsageError(f"{run.path} has no results yet.", f"{following}    completes it")
+    results, page = results_of(run, manifest), run.path / REPORT
     if not terminal.output.as_json:
-        table = headed(kind_of(results.task).words.table(results), results.verdict, run.path, command)
-        terminal.print_table(table, page if (page := run.path / REPORT).is_file() else None)
+        table = headed(kind_of(results.task).words.table(results), results.verdict, run.path, following)
+        terminal.print_table(table, page if page.is_file() else None)
     calls, cost = sum(past.calls or 0 for past in manifest.invocations), cost_text(manifest)
     document = {**plain(results), "calls": calls, "cost": manifest.cost}
     return View(document, f"  {cost}" if cost else None)
@@ -252,15 +240,15 @@ def _furthest(run: RunDir) -> View:
     from llmfair.audits.runs.exhibits import exhibits_of
     from llmfair.report.table import Table
 
-    results, named = results_of(run), {"run": run.path.name}
+    results, document = results_of(run), {"run": run.path.name}
     furthest = kind_of(results.task).words.section(results, run.path, exhibits_of(run, 0)).furthest
     if furthest is None:
         none = "no query has a figure of its own; the report has every answer"
-        return View(named | {"queries": []}, none)
+        return View(document | {"queries": []}, none)
     rows = [{"query": of.query, "figures": of.figures} for of in furthest.queries]
     notes = ("llmfair report has their rankings, or pairs, item by item",)
     cells, title = tuple(tuple(row.values()) for row in rows), f"{furthest.title}, over all {furthest.over}"
-    return View(named | {"queries": rows}, Table(title, ("query", "figures"), cells, notes))
+    return View(document | {"queries": rows}, Table(title, ("query", "figures"), cells, notes))
 
 
 @command(
@@ -284,8 +272,15 @@ AGE = re.compile(r"([0-9]{1,5})([hdw])")
 HOURS = {"h": 1, "d": 24, "w": 168}
 
 
-@command(cache, "llmfair cache path", "LLMFAIR_CACHE_DIR=elsewhere llmfair cache path", name="path")
-def show_path() -> View:
+def _cache_file() -> Path:
+    from llmfair.asking.cache import FILE
+    from llmfair.datasets.base import cache_folder
+
+    return cache_folder() / FILE
+
+
+@command(cache, "llmfair cache path", "LLMFAIR_CACHE_DIR=elsewhere llmfair cache path")
+def path() -> View:
     """The file that holds them."""
     return View({"path": str(_cache_file())}, str(_cache_file()))
 
@@ -296,15 +291,15 @@ def info() -> View:
     from llmfair.asking.cache import facts
     from llmfair.report.table import Table
 
-    found = facts(_cache_file())
+    held = facts(_cache_file())
     rows = tuple(
         (row["model"], f"{row['entries']:,}", row["oldest"][:10], row["newest"][:10])
-        for row in found["models"]
+        for row in held["models"]
     )
-    size = found["bytes"]
+    size = held["bytes"]
     in_words = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
-    title = f"{_count(found['entries'])}, {in_words}"
-    return View(found, Table(title, ("model", "answers", "first", "last"), rows, (found["path"],)))
+    title = f"{count(held['entries'], 'answer')}, {in_words}"
+    return View(held, Table(title, ("model", "answers", "first", "last"), rows, (held["path"],)))
 
 
 @command(
@@ -312,50 +307,33 @@ def info() -> View:
 )
 def clear(
     model: Annotated[
-        str | None,
-        flag("Only this model's: PREFIX:NAME, or as `info` shows it.", named="clear_model"),
+        str | None, flag("Only this model's: PREFIX:NAME, or as `info` shows it.", named="clear_model")
     ] = None,
     older_than: Annotated[
-        str | None,
-        flag("Only answers older than this: 12h, 30d, 8w.", named="clear_older_than"),
+        str | None, flag("Only answers older than this: 12h, 30d, 8w.", named="clear_older_than")
     ] = None,
     yes: Annotated[bool, flag("Do not ask.", "--yes")] = False,
 ) -> View:
     """Remove cached answers; run folders keep theirs."""
     from llmfair.asking import cache as answers
 
-    path, before = _cache_file(), _before(older_than)
+    file, before = _cache_file(), None
+    if older_than is not None:
+        if (match := AGE.fullmatch(older_than)) is None:
+            hint = "hours, days or weeks: 12h, 30d, 8w"
+            raise UsageError(f"--older-than {older_than} is not an age.", hint)
+        before = datetime.now(UTC) - timedelta(hours=int(match[1]) * HOURS[match[2]])
     identity = None if model is None else model.replace(":", " ", 1) if " " not in model else model
-    count = answers.count(path, identity, before)
-    if count == 0:
-        terminal.say(f"Nothing to remove: no such answer{f' of {model}' if model else ''} in {path}.")
-        return View({"path": str(path), "removed": 0})
+    held = answers.count(file, identity, before)
+    if held == 0:
+        terminal.say(f"Nothing to remove: no such answer{f' of {model}' if model else ''} in {file}.")
+        return View({"path": str(file), "removed": 0})
     if not yes:
-        what = "the damaged cache" if count is None else _count(count)
+        what = "the damaged cache" if held is None else count(held, "answer")
         hint = "add --yes to remove without asking"
-        if not terminal.agreed(f"Remove {what} from {path}?", False, f"remove {what}", hint):
+        if not terminal.agreed(f"Remove {what} from {file}?", False, f"remove {what}", hint):
             terminal.say("Nothing was removed.")
             raise typer.Exit(1)
-    removed = answers.clear(path, identity, before)
-    done = "Removed the damaged cache." if removed is None else f"Removed {_count(removed)}."
-    return View({"path": str(path), "removed": removed}, done)
-
-
-def _cache_file() -> Path:
-    from llmfair.asking.cache import FILE
-    from llmfair.datasets.base import cache_folder
-
-    return cache_folder() / FILE
-
-
-def _before(age: str | None) -> datetime | None:
-    """The moment that lies so long ago. Raises UsageError."""
-    if age is None:
-        return None
-    if (match := AGE.fullmatch(age)) is None:
-        raise UsageError(f"--older-than {age} is not an age.", "hours, days or weeks: 12h, 30d, 8w")
-    return datetime.now(UTC) - timedelta(hours=int(match[1]) * HOURS[match[2]])
-
-
-def _count(count: int) -> str:
-    return "1 answer" if count == 1 else f"{count:,} answers"
+    removed = answers.clear(file, identity, before)
+    done = "the damaged cache" if removed is None else count(removed, "answer")
+    return View({"path": str(file), "removed": removed}, f"Removed {done}.")
