@@ -57,25 +57,32 @@ COLUMNS = (
 def compare_table(compared: Comparison) -> Table:
     """One row a measure and condition; below them what the changes come to."""
     base, *others = compared.runs
-    condition, several = kind_of(compared.task).words.condition, len(others) > 1
+    words, several = kind_of(compared.task).words, len(others) > 1
     uneven = any(row.n != compared.queries for row in compared.rows)
+
+    def figure(value: float | None) -> str:
+        return "undefined" if value is None else f"{value:.3f}"
+
+    def change(row: ChangeRow) -> str:
+        if row.change is None:
+            return f"undefined ({_reason(row)})"
+        text = f"× {row.change:.3f}" if row.scale == "log" else f"{row.change:+z.3f}"
+        interval = "" if row.low is None else f" [{row.low:z.3f}, {row.high:z.3f}]"
+        return text.replace("+0.000", "0.000") + interval
+
     columns: list[Column[ChangeRow]] = [
         ("measure", _label),
-        (condition, lambda row: row.key),
+        (words.condition, lambda row: row.key),
         ("run", lambda row: row.run * several),
-        (f"base {base.name}", lambda row: _figure(row.base)),
-        ("other" if several else others[0].name, lambda row: _figure(row.other)),
-        (f"change [{compared.level * 100:g} %]", _change),
+        (f"base {base.name}", lambda row: figure(row.base)),
+        ("other" if several else others[0].name, lambda row: figure(row.other)),
+        (f"change [{compared.level * 100:g} %]", change),
         ("queries", lambda row: row.n if uneven else None),
         ("p (Holm)", lambda row: None if row.p_adjusted is None else p_text(row.p_adjusted)),
     ]
-    title = (
-        f"Compare {compared.task}",
-        compared.dataset,
-        about(compared.attribute, compared.words.protected),
-        count(compared.queries, "query", "queries"),
-    )
-    verdicts = [("", verdict) for _, verdict in kind_of(compared.task).words.compared(compared)]
+    protected, queries = compared.words.protected, count(compared.queries, "query", "queries")
+    title = (f"Compare {compared.task}", compared.dataset, about(compared.attribute, protected), queries)
+    verdicts = [("", verdict) for _, verdict in words.compared(compared)]
     lead = lead_of(verdicts, "" if compared.verdict is None else compared.verdict.next)
     notes = (*_differing(compared), *_sentences(compared), *_notes(compared))
     return Table.of(title, columns, compared.rows, notes, lead=lead)
@@ -86,16 +93,8 @@ def _label(row: ChangeRow) -> str:
     return measure.label if measure and measure.definition.worded else plain_name(row.measure)
 
 
-def _figure(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
-
-
-def _change(row: ChangeRow) -> str:
-    if row.change is None:
-        return f"undefined ({_reason(row)})"
-    shown = "× {:.3f}" if row.scale == "log" else "{:+z.3f}"
-    interval = "" if row.low is None else f" [{row.low:z.3f}, {row.high:z.3f}]"
-    return shown.format(row.change).replace("+0.000", "0.000") + interval
+def _reason(row: ChangeRow) -> str:
+    return in_words(row.reason or "too_few_queries")
 
 
 def _differing(compared: Comparison) -> Iterator[str]:
@@ -150,14 +149,13 @@ def _sentences(compared: Comparison) -> Iterator[str]:
 
 def _became(row: ChangeRow, compared: Comparison) -> str:
     """The change of a headline in words, with its test."""
-    p = row.p_adjusted
-    queries = count(row.n, "query", "queries")
-    test = f"no test: {_reason(row)}" if p is None else f"p {p_text(p)} ({queries}, paired)"
-    figures = f"{row.base:.3f} → {row.other:.3f}"
+    p, figures = row.p_adjusted, f"{row.base:.3f} → {row.other:.3f}"
+    test = f"p {p_text(p)} ({count(row.n, 'query', 'queries')}, paired)" if p is not None else ""
+    test = test or f"no test: {_reason(row)}"
     if row.better == "parity":
         way = way_of(row, compared)
-        figures += f" (parity is 1){besides(row, way, compared)}"
-        return f"{of_no_use(row, compared) or way}: {figures}, {test}"
+        beside = f" (parity is 1){besides(row, way, compared)}"
+        return f"{of_no_use(row, compared) or way}: {figures}{beside}, {test}"
     way = "higher" if (row.other or 0) > (row.base or 0) else "lower"
     return f"{way if p is not None and p < 1 - compared.level else NO_DIFFERENCE}: {figures}, {test}"
 
@@ -171,10 +169,6 @@ def _bought(odds: ChangeRow | None, compared: Comparison) -> str:
         way_of(odds, compared) == CLOSER and not crosses(odds.base, odds.other, compared.band)
     )
     return ": parity may have been bought with indecision" if near and after < before else ""
-
-
-def _reason(row: ChangeRow) -> str:
-    return in_words(row.reason or "too_few_queries")
 
 
 def _notes(compared: Comparison) -> Iterator[str]:
@@ -197,7 +191,7 @@ def _notes(compared: Comparison) -> Iterator[str]:
 
 def score_table(results: ScoreResults) -> Table:
     """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
-    rows = named_conditions(results)
+    rows, runs = named_conditions(results), results.runs
     ranked = [run.conditions[condition].queries for run, condition, _ in rows]
     uneven = len({*ranked}) > 1
     figures: dict[tuple[str, str, str, str], Row] = {
@@ -220,26 +214,26 @@ def score_table(results: ScoreResults) -> Table:
         ),
         ("conclusion", conclusion),
     ]
-    few = {
-        f"{name}: " * uneven + text: None
+    notes = score_warnings(results)
+    notes += dict.fromkeys(
+        f"{name}: " * uneven + text
         for (*_, name), queries in zip(rows, ranked, strict=True)
         for text in few_queries(queries)
-    }
-    notes = [*score_warnings(results), *few]
-    for task in dict.fromkeys(run.task for run in results.runs):
+    )
+    for task in dict.fromkeys(run.task for run in runs):
         notes += kind_of(task).words.scored_notes([row for row in rows if row[0].task == task])
     longest = max(run.conditions[condition].longest for run, condition, _ in rows)
     of_measures = [(results.labels.get(name, name), note) for name, note in results.of_measures.items()]
     of_measures += uncut_notes(declared(results.measures), longest)
+    notes += [f"{measure}: {note}" for measure, note in of_measures]
     title = (
         "Score",
-        *dict.fromkeys(run.dataset for run in results.runs),
-        *dict.fromkeys(about(run.attribute, run.words.protected) for run in results.runs),
+        *dict.fromkeys(run.dataset for run in runs),
+        *dict.fromkeys(about(run.attribute, run.words.protected) for run in runs),
         f"{min(ranked):,} to " * uneven + count(max(ranked), "query", "queries"),
         count(len(rows), "ranking"),
     )
     lead = lead_of(score_outcome(results), "" if results.verdict is None else results.verdict.next)
-    notes += [f"{measure}: {note}" for measure, note in of_measures]
     return Table.of(title, columns, rows, notes, results.band, lead=lead)
 
 
@@ -265,10 +259,12 @@ def named_conditions(results: ScoreResults) -> list[NamedCondition]:
     of_runs = Counter(run.run for run, _ in conditions)
     named = []
     for run, condition in conditions:
-        kind = kind_of(run.task)
-        name = kind.words.titles.get(condition, condition) if condition in kind.measure.aside else condition
-        whole = f"{run.run} {name}" if of_runs[run.run] > 1 else run.run
-        named.append((run, condition, name if distinct else whole))
+        kind, name = kind_of(run.task), condition
+        if condition in kind.measure.aside:
+            name = kind.words.titles.get(condition, condition)
+        if not distinct:
+            name = f"{run.run} {name}" if of_runs[run.run] > 1 else run.run
+        named.append((run, condition, name))
     return named
 
 
@@ -277,15 +273,12 @@ def score_warnings(results: ScoreResults) -> list[str]:
     warnings = [f"Not complete: {line}" for line in lacking(results)]
     for run, condition, name in named_conditions(results):
         warnings += [f"{name}: {warning}" for warning in _warnings(run, condition)]
-    for run in results.runs:
-        warnings += [text for of, text in _without_value(run) if not of]
-    return warnings
+    return warnings + [text for run in results.runs for of, text in _without_value(run) if not of]
 
 
 def lacking(results: ScoreResults) -> list[str]:
     """What run folders lack that are not through, a sentence each."""
-    several = len(results.runs) > 1
-    sentences = {}
+    several, sentences = len(results.runs) > 1, dict[str, str]()
     for run in results.runs:
         if (of := run.incomplete) is not None:
             missing = missing_of(of.status, of.chains, of.failures, kind_of(run.task).words.titles)
@@ -294,7 +287,7 @@ def lacking(results: ScoreResults) -> list[str]:
 
 
 def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
-    facts = run.conditions[condition]
+    facts, whole = run.conditions[condition], run.incomplete is None
     if facts.tied.documents:
         yield (
             f"{facts.tied.documents:,} of {count(facts.documents, 'document')} tied in score: exposure and utility "
@@ -305,20 +298,18 @@ def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
             "in every query the score rises with the rank; the highest score counts as best, as in trec_eval, so if "
             "the ranks are right give each document the score minus its rank"
         )
+    cut = (
+        "judged but not in the run, which is cut before them: odds of rankings count them behind all that it lists, "
+        "compare no two of them, and nothing unjudged; exposure is that of the listed alone"
+    )
     for documents, meaning in (
         (facts.unlisted, "in neither groups nor qrels: rank kept, in neither group, not relevant"),
-        (
-            facts.missing,
-            "judged but not in the run, which is cut before them: odds of rankings count them behind all that it "
-            "lists, compare no two of them, and nothing unjudged; exposure is that of the listed alone",
-        ),
+        (facts.missing, cut),
     ):
         if documents.documents:
             of = count(documents.queries, "query", "queries")
             yield f"{count(documents.documents, 'document')} in {of} {meaning}"
-    absent = (
-        "ranked yet, left out" if run.incomplete is not None else "in the run: 0 in the measures of trec_eval"
-    )
+    absent = "in the run: 0 in the measures of trec_eval" if whole else "ranked yet, left out"
     for queries, meaning in (
         (facts.unjudged, "of the run without judgement, left out of utility"),
         (facts.not_ranked, f"of the qrels not {absent}"),
@@ -354,18 +345,15 @@ WORDS = (
 def score_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of measured runs."""
     results: ScoreResults = source.results
-    table = score_table(results)
-    datasets, attributes = (
-        " and ".join(dict.fromkeys(getattr(run, name) for run in results.runs))
-        for name in ("dataset", "attribute")
-    )
+    table, runs = score_table(results), results.runs
+    datasets = " and ".join(dict.fromkeys(run.dataset for run in runs))
+    attributes = " and ".join(dict.fromkeys(run.attribute for run in runs))
     names = {(run.run, condition): name for run, condition, name in named_conditions(results)}
     page = plain_page(
         source.results, replace(exhibits, command=results.command),
         Section(table, list(_plots(results, exhibits.measures)), words=WORDS), "Measured runs",
-        f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(results.runs[0].words),
-        lacking(results),
-        warnings_of([row.model for row in results.rows], results.requirements),
+        f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(runs[0].words),
+        lacking(results), warnings_of([row.model for row in results.rows], results.requirements),
         queries_table(source.run.path, "run", lambda row: names.get((row.run, row.key)), results,
                       results.measures, exhibits),
     )  # fmt: skip

@@ -26,7 +26,6 @@ from llmfair.report.plots.ratios import (
     Value,
     beside_reach,
     curves,
-    exposure_curve,
     position_bias,
     rank_boxes,
     ratios,
@@ -43,7 +42,6 @@ RANKS = (np.arange(1, 41, 2), np.arange(2, 41, 2))
 PLOTS = [
     rank_boxes(dict.fromkeys(ARMS, RANKS), WORDS),
     rank_boxes({f"org/a-model-of-a-long-name-{i}": RANKS for i in range(9)}, {}),
-    exposure_curve({condition: np.linspace(0.2 + i / 10, 0.5, 40) for i, condition in enumerate(ARMS)}, 0.5, LOOKS, WORDS),
     utility_and_ratio(
         [(a, Value(0.5 + i / 10, 0.4, 0.8), Value(0.7 + i / 5, 0.6, None), LOOKS[a], a) for i, a in enumerate(ARMS)],
         "P@20", "ExpRatio", (0.5, 1.9),
@@ -142,7 +140,7 @@ def test_a_colour_has_one_meaning_on_the_page() -> None:
 
 
 def test_groups_are_told_apart_without_colour() -> None:
-    for plot in (PLOTS[0], PLOTS[6]):
+    for plot in (PLOTS[0], PLOTS[5]):
         fills = dict(
             re.findall(r"fill: var\(--([pu])\)(; opacity: [\d.]+|; fill-opacity: [\d.]+|)", inline_svg(plot))
         )

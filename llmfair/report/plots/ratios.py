@@ -408,49 +408,7 @@ def rank_boxes(
     return Plot(name, "Ranks of protected items", sentence, draw, 74 + 1.25 * rows_height([*boxes]))
 
 
-# Lines: the share of protected items among the first, one figure over another. And single values by heading.
-
-
-MARKED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Ranks at which a curve has its marks."""
-
-
-def exposure_curve(
-    curves: Mapping[str, NDArray[np.float64]],
-    pool: float | None,
-    looks: Mapping[str, Look],
-    words: Mapping[str, str],
-) -> Plot:
-    """`curves` gives the share of protected among the first r items, by prompt; `pool` their share of all."""
-
-    def draw(axes: Axes) -> None:
-        from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
-
-        longest = max(len(curve) for curve in curves.values())
-        for of, curve in curves.items():
-            look = looks[of]
-            _line(axes, of, look, range(1, len(curve) + 1), curve.tolist())
-            for r in (r for r in MARKED if r <= len(curve)):
-                share = Value(float(curve[r - 1]))
-                point(axes, Value(r), share, f"{of}: {100 * share.value:.0f} % of the first {r}", look.color,
-                       marker=look.mark, markersize=5, zorder=4)  # fmt: skip
-        if pool is not None:
-            axes.axhline(pool, **DASHED)
-        axes.set_xscale("log")  # exposure falls with the logarithm of the rank: the head has room
-        axes.set_xlim(1, max(longest, 2))
-        axes.xaxis.set_major_locator(FixedLocator([r for r in MARKED if r <= longest]))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(ScalarFormatter())
-        axes.margins(y=0.08)
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_xlabel("first r items")
-        below(axes, [*curves])
-
-    lists = "" if pool is None else f"; dashed: their share of the lists, {100 * pool:.0f} %"
-    protected = words.get("protected", "protected")
-    sentence = f"Share of {protected} (protected) items among the first r, mean over queries and runs{lists}."
-    title, height = "Protected items among the first", HIGH + legend_height([*curves])
-    return Plot("exposure-curve", title, sentence, draw, height)
+# One figure over another, as lines. And single values by heading.
 
 
 @dataclass(frozen=True)
