@@ -58,6 +58,11 @@ class AuditedRun:
         return tuple(self.settings.get(name) for name in (LISTS, "queries", "attribute", "mixed"))
 
     @property
+    def own_settings(self) -> dict[str, Any]:
+        """Those that make a model another row."""
+        return {key: value for key, value in self.settings.items() if key not in OF_THE_LISTS}
+
+    @property
     def drawn_by(self) -> dict[str, Any]:
         return {name: self.flags.get(name) for name in DRAWN_BY}
 
@@ -116,36 +121,30 @@ class Group:
 
 
 def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, Kind]) -> list[Group]:
-    """Audits by task, collection and lists; `kinds` has the kind of each task."""
+    """Audits by task, collection and lists; `kinds` has the kind of each task.
+
+    Of several tables of a collection each is called by its lists, and the settings in which they differ.
+    """
     tables: dict[tuple[str, str], list[list[AuditedRun]]] = {}
     for audited in audits:
         of_data = tables.setdefault((audited.results.task, audited.collection), [])
         table = next((table for table in of_data if audited.belongs(table)), None)
         if table is None:
-            of_data.append([audited])
-        else:
-            table.append(audited)
-    return [
-        Group(
-            task, dataset, _rows_of(kinds[task], table, [*chain(*of_data)]), kinds[task].measure.aside, lists
-        )
-        for (task, dataset), of_data in tables.items()
-        for table, lists in zip(of_data, _names_of_lists(of_data), strict=True)
-    ]
-
-
-def _names_of_lists(tables: Sequence[Sequence[AuditedRun]]) -> list[str]:
-    """What the lists of each table are called, with the settings in which they differ; nothing of a single table."""
-    if len(tables) < 2:
-        return [""]
-    drawn = [table[0].drawn_by for table in tables]
-    differ = [name for name in DRAWN_BY if any(by[name] != drawn[0][name] for by in drawn)]
-    names = []
-    for table, by in zip(tables, drawn, strict=True):
-        digits = dict.fromkeys(str(audited.settings.get(LISTS))[:6] for audited in table)
-        settings = [f"{name.replace('_', '-')} {by[name]}" for name in differ if by[name] is not None]
-        names.append(", ".join([f"lists {' and '.join(digits)}", *settings]))
-    return names
+            of_data.append(table := [])
+        table.append(audited)
+    groups = []
+    for (task, dataset), of_data in tables.items():
+        every, names = [*chain(*of_data)], ""
+        drawn = [table[0].drawn_by for table in of_data]
+        differ = [name for name in DRAWN_BY if any(by[name] != drawn[0][name] for by in drawn)]
+        for table, by in zip(of_data, drawn, strict=True):
+            if len(of_data) > 1:
+                digits = dict.fromkeys(str(audited.settings.get(LISTS))[:6] for audited in table)
+                settings = [f"{name.replace('_', '-')} {by[name]}" for name in differ if by[name] is not None]
+                names = ", ".join([f"lists {' and '.join(digits)}", *settings])
+            kind = kinds[task]
+            groups.append(Group(task, dataset, _rows_of(kind, table, every), kind.measure.aside, names))
+    return groups
 
 
 def _rows_of(
@@ -155,23 +154,14 @@ def _rows_of(
 
     A model with several settings is told apart by what differs, or by the run's name.
     """
-    settings = {
-        audited.folder: {key: value for key, value in audited.settings.items() if key not in OF_THE_LISTS}
-        for audited in audits
-    }
     rows: dict[str, dict[str, AuditedRun]] = {}
     for audited in table:
-        results = audited.results
-        alike = [
-            settings[other.folder] for other in audits if other.results.named_model == results.named_model
-        ]
-        mine = settings[audited.folder]
+        results, mine = audited.results, audited.own_settings
+        alike = [other.own_settings for other in audits if other.results.named_model == results.named_model]
         keys = dict.fromkeys(key for other in (mine, *alike) for key in other)
         differ = [key for key in keys if any(other.get(key) != mine.get(key) for other in alike)]
-        labelled = {
-            other.results.named_model for other in audits if other.results.short_name == results.short_name
-        }
-        called = results.short_name if len(labelled) == 1 else results.named_model
+        labels = {of.results.named_model for of in audits if of.results.short_name == results.short_name}
+        called = results.short_name if len(labels) == 1 else results.named_model
         name = " ".join([called, *kind.words.differences(mine, differ)])
         if results.attribute in rows.get(name, {}):
             name = f"{called} ({audited.folder.resolve().name})"

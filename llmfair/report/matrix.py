@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import starmap
 
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.io.files import plain as as_json
@@ -105,11 +104,9 @@ def _groups(sources: Sequence[Source]) -> list[Group]:
     audited = [(source, source.manifest) for source in sources if source.manifest and source.is_audit]
     prompts = prompt_names(manifest.prompt for _, manifest in audited)
     audits = []
-    for source, manifest in audited:
-        named = {"prompt": prompts[manifest.prompt.sha256]} if manifest.prompt else {}
-        audits.append(
-            AuditedRun(source.run.path, {**named, **manifest.settings}, manifest.flags, source.results)
-        )
+    for source, of in audited:
+        named = {"prompt": prompts[of.prompt.sha256]} if of.prompt else {}
+        audits.append(AuditedRun(source.run.path, {**named, **of.settings}, of.flags, source.results))
     return groups_of(audits, {kind.name: kind for kind in kinds()})
 
 
@@ -132,9 +129,9 @@ def _warnings(groups: Sequence[Group], parts: Sequence[tuple[Source, General]]) 
         yield from (f"{source.name}: {warning}" for warning in of.warnings(source))
         for warning in few_queries(source.results.design.queries) if source.is_audit else ():
             few.setdefault(capitalised(warning), []).append(source.name)
-    audits = sum(source.is_audit for source, _ in parts)
     for warning, names in few.items():
-        yield f"{warning}." if len(names) == audits else f"{', '.join(names)}: {warning}."
+        every = len(names) == sum(source.is_audit for source, _ in parts)
+        yield f"{', '.join(names)}: {warning}." if not every else f"{warning}."
     if any(len(group.rows) > DRAWN for group in groups):
         yield f"Figures show the first {DRAWN} models, tables all of them."
 
@@ -178,28 +175,30 @@ def _tables(group: Group) -> Iterator[Table]:
 
     def cells(of: Mapping[Of, Cell]) -> list[Column[str]]:
         """The model, and what it has under each attribute and condition."""
-
-        def column(attribute: str, condition: str) -> Column[str]:
-            heading = f"{attribute}: {condition}" if several else condition
-            return heading, lambda name: of.get((name, attribute, condition))
-
-        return [("model", str), *starmap(column, columns)]
+        return [
+            ("model", str),
+            *(
+                (
+                    f"{attribute}: {condition}" if several else condition,
+                    lambda name, attribute=attribute, condition=condition: of.get(
+                        (name, attribute, condition)
+                    ),
+                )
+                for attribute, condition in columns
+            ),
+        ]
 
     for place, heading in titles.items():
-        numbers: dict[str, list[int]] = {}
+        numbers: dict[str, set[int]] = {}
         for (name, *_), row in figures[place].items():
-            numbers.setdefault(name, []).extend([] if row.n is None else [row.n])
-        queries = {name: _queries(of) for name, of in numbers.items()}
+            numbers.setdefault(name, set()).update(() if row.n is None else [row.n])
+        # the fewest and the most of figures that are of any
+        ordered = {name: sorted(of - {0} or of) for name, of in numbers.items()}
+        queries = {name: "–".join(dict.fromkeys(map(str, of[:1] + of[-1:]))) for name, of in ordered.items()}
         title = f"{heading} · {_about(group)} · by model and {words.condition}"
         yield Table.of(title, [*cells(figures[place]), ("queries", queries.get)], numbers)
     if any(texts.values()):
         yield Table.of(f"Conclusions · {_about(group)} · {group.task}", cells(texts), group.rows)
-
-
-def _queries(numbers: Collection[int]) -> str:
-    """The fewest and the most queries of figures that are of any."""
-    every = sorted({*numbers} - {0} or {*numbers})
-    return "–".join(dict.fromkeys(map(str, every[:1] + every[-1:])))
 
 
 def _fact(source: Source, of: General) -> str:

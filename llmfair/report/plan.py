@@ -3,7 +3,7 @@ simulated audits found of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -39,16 +39,21 @@ def told(design: str, lines: Iterable[str]) -> str:
 
 def plan_lines(planned: Mapping[str, Any], between: Iterable[str] = ()) -> list[str]:
     """What the model sees and asking takes, what a kind says `between`, what is answered already, what is not ready."""
-    return [
+    latency, answered = planned.get("latency", 1.0), planned["answered"]
+    seconds = ceil(planned["seconds_at_1s_a_call"] * latency)
+    parts = ((seconds // HOUR, "h"), (seconds % HOUR // MINUTE, "min"), (seconds % MINUTE, "s"))
+    shortest = " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
+    lines = [
         *filter(None, [planned["sees"]]),
         *planned_note(planned),
         *queries_lines(planned),
         calls_line(planned),
-        _time_line(planned),
+        f"at least {shortest} at {latency:g} s a call and {count(planned['workers'], 'worker')}",
         *between,
-        *_folder_lines(planned),
-        *planned["unready"],
     ]
+    if answered:
+        lines.append(f"{count(answered, 'answer')} of them in {planned['folder']} already")
+    return [*lines, *planned["unready"]]
 
 
 def queries_lines(planned: Mapping[str, Any]) -> list[str]:
@@ -77,20 +82,6 @@ def calls_line(planned: Mapping[str, Any]) -> str:
     return f"{line} · costs {cost} at {prices}"
 
 
-def _time_line(planned: Mapping[str, Any]) -> str:
-    latency = planned.get("latency", 1.0)
-    seconds = ceil(planned["seconds_at_1s_a_call"] * latency)
-    parts = ((seconds // HOUR, "h"), (seconds % HOUR // MINUTE, "min"), (seconds % MINUTE, "s"))
-    shortest = " ".join(f"{number} {unit}" for number, unit in parts if number)
-    return f"at least {shortest or '0 s'} at {latency:g} s a call and {count(planned['workers'], 'worker')}"
-
-
-def _folder_lines(planned: Mapping[str, Any]) -> Iterator[str]:
-    """How much is answered already."""
-    if planned["answered"]:
-        yield f"{count(planned['answered'], 'answer')} of them in {planned['folder']} already"
-
-
 def spread(texts: Iterable[Cell]) -> str:
     """What several prospects come to, each text once."""
     return " to ".join(dict.fromkeys(map(str, texts)))
@@ -102,9 +93,10 @@ def share(power: float) -> str:
 
 
 def _about(tokens: int) -> str:
-    if tokens < 1000:
-        return str(tokens)
-    return f"{tokens / 1e6:.1f} M" if tokens >= 1e6 else f"{tokens / 1e3:.1f} k"
+    for least, name in ((1e6, "M"), (1e3, "k")):
+        if tokens >= least:
+            return f"{tokens / least:.1f} {name}"
+    return str(tokens)
 
 
 # What every calibration tells in a table and notes: what was injected, rejected and concluded.
