@@ -86,16 +86,11 @@ WRONG = [
     # command, setting, as a text, as TOML and Python have it, what it takes
     ("listwise", "limit", "0", 0, "a whole number from 1 to 1,000,000,000"),
     ("listwise", "window", "x", "x", "a whole number from 2 to 10,000"),
-    ("listwise", "passes", "٣", "٣", "a whole number from 1 to 1,000"),
-    ("listwise", "level", "1", 1, "a number above 0 and below 1"),
-    ("listwise", "timeout", "nan", float("nan"), "a number above 0"),
     ("listwise", "max_wait", "soon", "soon", "a time such as 90s, 30m or 1h"),
     ("listwise", "read", "loose", "loose", "one of strict, rankgpt"),
     ("listwise", "band", "0.8", "0.8", "preference odds from 0.01 to 1, then from 1 to 100, as in 0.8..1.25"),
     ("listwise", "repeat", "perhaps", 2, "true or false"),
-    ("pairwise", "noise_share", "2", 2, "a number from 0 to 1"),
     ("pairwise", "conditions", "relevance", "relevance", "relevance strata with commas between: relevant, irrelevant or both"),
-    ("rag", "alpha", "1,x", "1,x", "numbers from 0 to 1000 with commas between, such as 1,2,4,8"),
     ("plan_listwise", "odds", "1", 1, "odds other than 1, which is parity, above 0"),
 ]  # fmt: skip
 

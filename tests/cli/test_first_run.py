@@ -142,13 +142,6 @@ def test_no_table_of_blanks(command: tuple[str, ...], says: str, monkeypatch: py
     assert document["status"] == "incomplete" and "rows" in document
 
 
-def test_what_to_try_next_is_said_once() -> None:
-    one = "fake:biased,malformed=0"
-    found = llmfair("listwise", *SMALL, "-m", one, "-m", f"{one},noise=2")
-    assert found.code == 0 and found.err.count("Simulated; a real model: ") == 1
-    assert "Simulated;" not in llmfair("listwise", *SMALL, "-m", one, "-m", "bm25").err
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_a_command_without_a_report_leaves_none_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMFAIR_REPORT", "1")

@@ -21,7 +21,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from PIL import Image
 
 from tests.cli.command import ran
 from tests.folders import balanced, write_folder
@@ -190,21 +189,6 @@ COLLIDING = """(() => {
 HIDDEN = """[...document.querySelectorAll('details > div')].filter(one => {
   const box = one.getBoundingClientRect();
   return !(box.height > 20) || !one.checkVisibility({contentVisibilityAuto: true}) }).length"""
-PAIRS = """[...document.querySelectorAll('.pairs')].map(box => [
-  box.scrollWidth > box.clientWidth && getComputedStyle(box).overflowX == 'auto',
-  [...box.querySelectorAll('thead th')].map(one => {
-    const text = document.createRange();
-    text.selectNodeContents(one.querySelector('button') ?? one);
-    return new Set([...text.getClientRects()].map(line => Math.round(line.top))).size })])"""
-TITLES = """[...document.querySelectorAll('#results h3, #results caption')].filter(one => {
-  const box = one.getBoundingClientRect();
-  return box.width > 1 && (one.closest('.box') || box.right > innerWidth) }).length"""
-SCROLLED = "document.querySelector('.box').scrollLeft = 1e6, new Promise(done => setTimeout(done, 100))"
-EDGES = """(() => {
-  const box = document.querySelector('.box').getBoundingClientRect();
-  const last = document.querySelector('.box tbody tr:last-child').getBoundingClientRect();
-  return [box.left + 2, box.right - 3, last.bottom - 3] })()"""
-"""Where the first table begins and ends, at the height of its last row's lower edge."""
 OVERPRINTING = """[...document.querySelectorAll('th, td')].filter(one => {
   const box = one.getBoundingClientRect(), text = document.createRange();
   text.selectNodeContents(one);
@@ -268,37 +252,6 @@ def test_it_fits_every_screen_and_says_nothing_to_anyone(folder: Path, name: str
         assert (overprinting, broken) == ([], []), view
     assert seen[0].found[-1] == seen[1].found[-1] and seen[2].found[-1] == seen[3].found[-1]
     assert seen[0].png != seen[1].png
-
-
-def test_wide_tables_scroll_in_their_boxes_under_whole_headings(folder: Path) -> None:
-    (pairs,) = visit(page(folder, "pairwise"), [View(360)], [OPEN, PAIRS])
-    (several,) = visit(page(folder, "several"), [View(360)], [TITLES])
-    assert pairs.found[-1] and all(wide and lines == [1] * 6 for wide, lines in pairs.found[-1])
-    assert several.found[-1] == 0
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_an_edge_that_hides_columns_is_shaded(folder: Path, dark: bool) -> None:
-    file = page(folder, "pairwise")
-    ((start, end),) = (edges(one) for one in visit(file, [View(360, dark)], [EDGES]))
-    ((scrolled_start, scrolled_end),) = (
-        edges(one) for one in visit(file, [View(360, dark)], [SCROLLED, EDGES])
-    )
-    ((wide_start, wide_end),) = (edges(one) for one in visit(file, [View(1600, dark)], [EDGES]))
-    paper = start
-    assert scrolled_end == wide_start == wide_end == paper
-    assert far(end, paper) and far(scrolled_start, paper)
-
-
-def edges(seen: Seen) -> list[bytes]:
-    """The colours at both edges of the first table."""
-    left, right, height = map(int, seen.found[-1])
-    picture = Image.open(io.BytesIO(seen.png)).convert("RGB")
-    return [picture.crop((x, height, x + 1, height + 1)).tobytes() for x in (left, right)]
-
-
-def far(one: bytes, other: bytes) -> bool:
-    return max(abs(a - b) for a, b in zip(one, other, strict=True)) > 24
 
 
 def test_on_paper_nothing_stays_folded(folder: Path) -> None:
