@@ -197,12 +197,11 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Item:
-    """A document of a ranking as it is shown; `initial`: its rank before the model, from 1, where it is known."""
+    """A document of a ranking as it is shown."""
 
     title: str
     side: str | None
     relevant: bool
-    initial: int | None = None
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,9 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from llmfair.io.text import in_json, in_lines, in_markdown, visible
-from llmfair.report.groups import Item
 from llmfair.report.page import Page, Source
 from llmfair.report.phrases import in_short
 from llmfair.report.plots.base import inline_svg
@@ -46,7 +44,6 @@ def page_html(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.filters["parts"] = BRACKET.split
-    environment.filters["slopes"] = slopes
     environment.filters["told"] = partial(_told, short=len(page.outcome) > WHOLE_SENTENCES)
     script = (FOLDER / SCRIPT).read_text("utf-8")
     first = page.first
@@ -61,39 +58,6 @@ def page_html(page: Page) -> str:
         hashed=base64.b64encode(sha256(script.encode()).digest()).decode(),
     )
     return in_lines(text)
-
-
-TOP, TALLEST, SLOPE_ROW = 24, 480, 7
-GROUPS = {"protected": ("p", "●"), "unprotected": ("u", "○")}
-"""Classes and signs of the page by group."""
-
-
-def slopes(items: Sequence[Item]) -> dict[str, Any] | None:
-    """What is drawn of a ranking: a line for each item from its initial rank to its final one, thick ones for the mean
-    ranks of either group; None where initial ranks are not known."""
-    moved = [(item, item.initial, rank) for rank, item in enumerate(items, 1) if item.initial is not None]
-    if not moved:
-        return None
-    last = max(max(initial, final) for _, initial, final in moved)
-    height = min(TALLEST, SLOPE_ROW * last)
-
-    def at(rank: float) -> int:
-        return round(TOP + (rank - 1) / max(last - 1, 1) * height)
-
-    lines = [
-        (GROUPS.get(item.side or "", "x")[0], at(initial), at(final), f"{item.title}: {initial} → {final}")
-        for item, initial, final in moved
-    ]
-    means = []
-    for side, (name, sign) in GROUPS.items():
-        if ranks := [(initial, final) for item, initial, final in moved if item.side == side]:
-            initial, final = map(fmean, zip(*ranks, strict=True))
-            lines.append(
-                (f"{name} m", at(initial), at(final), f"{side}: mean rank {initial:.1f} → {final:.1f}")
-            )
-            means.append(f"{sign} {side} {initial:.1f} → {final:.1f}")
-    marks = [(rank, at(rank) + 4) for rank in dict.fromkeys((1, last))]
-    return {"lines": lines, "marks": marks, "bottom": TOP + height + 8, "means": ", ".join(means)}
 
 
 def _told(verdict: RunVerdict, short: bool) -> tuple[str, str]:

@@ -185,26 +185,6 @@ def test_every_query_has_a_row_for_each_condition_furthest_first(
             assert told[row.query_id, row.condition] == f"{row.value:.3f}"
 
 
-def test_ranks_are_drawn_from_the_order_that_the_model_was_given(folder: Path) -> None:
-    """The exposure ratio of the ranks drawn is that of the input."""
-    here = run(folder, "given")
-    told = [
-        row.value
-        for row in query_figures(here)
-        if (row.condition, row.measure) == ("initial", "ExpRatio") and row.value is not None
-    ]
-    drawn = []
-    for shown in furthest(here).queries:
-        _, items = shown.rankings[0]
-        exposure: dict[str | None, list[float]] = {}
-        for item in items:
-            exposure.setdefault(item.side, []).append(1 / math.log(1 + (item.initial or 0)))
-        means = {side: sum(of) / len(of) for side, of in exposure.items()}
-        drawn.append(means["protected"] / means["unprotected"])
-        assert sorted(item.initial or 0 for item in items) == [*range(1, len(items) + 1)]
-    assert sorted(drawn) == pytest.approx(sorted(told))
-
-
 def test_evidence_is_drawn_bad_answers_first_with_all_that_was_sent(folder: Path) -> None:
     run_folder = RunDir(run(folder, "pairwise"))
     page = page_in(run_folder.path, 20)

@@ -34,8 +34,8 @@ from llmfair.audits.scoring import ScoredRun
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import plain_name
 from llmfair.metrics.names import in_words, parse_measure
-from llmfair.nouns import Attribute, Candidates, Document, Query
-from llmfair.probes import REPEAT, initial_orders
+from llmfair.nouns import Attribute
+from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
 from llmfair.report.figures import headline_plots, on_log, ratio_of, reach_of, utility_of, value_of
@@ -672,28 +672,14 @@ def furthest_lists(
             begun = f", {design.initial} initial order"
             begun += f" {order + 1} of {design.orders}" * (design.orders > 1)
             begun += f", repeat {repeat + 1} of {design.repeats}" * (design.repeats > 1)
-            before = _initial_ranks(lists, query_id, design, order)
             items = [
-                Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0, before.get(d)) for d in doc_ids
+                Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0) for d in doc_ids
             ]
             rankings.append((f"{condition} prompt" + begun * (design.prompt_sha256 is not None), items))
         text = figures_text(values, named(by, results), TITLES)
         return FurthestQuery(queries.get(query_id, query_id), text, rankings)
 
     return furthest_from_parity(folder, results, conditions, by, "prompts and initial orders", show)
-
-
-def _initial_ranks(lists: RankedLists, query_id: str, design: ListwiseFacts, order: int) -> dict[str, int]:
-    """The rank, from 1, of each item in this initial order; none of a ranker that is given no order, nor where
-    another ranker made it."""
-    if design.prompt_sha256 is None or design.initial not in DRAWN_AGAIN:
-        return {}
-    sides = lists.sides[query_id]
-    documents = tuple(Document(d, "", groups={"side": (side,) if side else ()}) for d, side in sides.items())
-    candidates = Candidates(Query(query_id, ""), documents, lists.relevance[query_id])
-    kind: Any = design.initial
-    orders = initial_orders(candidates, SIDES_ALONE, kind, order + 1, design.seed)
-    return {doc_id: rank for rank, doc_id in enumerate(orders[order].doc_ids, start=1)}
 
 
 # Several ways of asking side by side: how well each ranks, what it prefers, and what it takes.
