@@ -161,9 +161,6 @@ def test_queries_far_from_parity_show_both_rankings_with_their_sides(folder: Pat
     assert (items.count("p"), items.count("u"), items.count("x")) == (8 * 8 * 2, 8 * 8 * 2, 0)
     headings = [name for shown in furthest(here).queries for name, _ in shown.rankings]
     assert len(headings) == 16 and all(of.endswith(" prompt, random initial order 1 of 3") for of in headings)
-    assert [drawing.get("class") for drawing in page.named("svg")].count("slopes") == 16
-    page = read(run(folder, "no-model") / "report.html")
-    assert "slopes" not in {drawing.get("class") for drawing in page.named("svg")}, "no order was given"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from llmfair.audits.scoring import ScoredRun
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import plain_name
 from llmfair.metrics.names import in_words, parse_measure
-from llmfair.nouns import Attribute
 from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
@@ -639,12 +638,6 @@ def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared
 
 
 # Queries whose lists are far from parity, both rankings side by side.
-
-
-SIDES_ALONE = Attribute("side", protected=("protected",), unprotected=("unprotected",), words={})
-"""The attribute of documents of which the side alone is known."""
-DRAWN_AGAIN = ("random", "given", "mirrored", "deltr")
-"""Initial orders that follow from the list and the seed."""
 
 
 def furthest_lists(
