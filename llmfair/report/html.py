@@ -9,21 +9,18 @@ own script, which the page's policy knows by its hash: no other can run.
 from __future__ import annotations
 
 import base64
-import json
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from llmfair.io.text import in_json, in_lines, in_markdown, visible
+from llmfair.io.text import in_lines, in_markdown, visible
 from llmfair.report.page import Page, Source
-from llmfair.report.phrases import in_short
 from llmfair.report.plots.base import inline_svg
-from llmfair.report.table import WHOLE_SENTENCES, latex, markdown, markdown_lead
-from llmfair.results import ALL, RunVerdict, lines_of
+from llmfair.report.table import latex, markdown, markdown_lead
+from llmfair.results import ALL, lines_of
 from llmfair.rundir import COLUMNS, csv_text
 
 HEADING = "## How the model ranks items of different groups"
@@ -44,7 +41,6 @@ def page_html(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.filters["parts"] = BRACKET.split
-    environment.filters["told"] = partial(_told, short=len(page.outcome) > WHOLE_SENTENCES)
     script = (FOLDER / SCRIPT).read_text("utf-8")
     first = page.first
     drawings = [(plot, Markup(inline_svg(plot))) for plot in page.plots if plot is not first]
@@ -53,23 +49,10 @@ def page_html(page: Page) -> str:
         page=page,
         opening=opening,
         drawings=drawings,
-        rows=Markup(rows_json(page.rows)),
         script=Markup(script),
         hashed=base64.b64encode(sha256(script.encode()).digest()).decode(),
     )
     return in_lines(text)
-
-
-def _told(verdict: RunVerdict, short: bool) -> tuple[str, str]:
-    """The status of a verdict, and what follows it."""
-    text = in_short(verdict) if short else f"{verdict.status}: {verdict.sentence}"
-    return verdict.status, text.removeprefix(verdict.status)
-
-
-def rows_json(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as JSON that no parser of HTML takes for an end of the script."""
-    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
-    return in_json(text).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 # A report as text

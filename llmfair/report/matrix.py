@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from llmfair.audits.kind import kind_of, kinds
-from llmfair.io.files import plain as as_json
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
-from llmfair.report.groups import DRAWN, LISTS, AuditedRun, Group, groups_of
+from llmfair.report.groups import DRAWN, AuditedRun, Group, groups_of
 from llmfair.report.page import (
     General,
     Method,
@@ -87,14 +86,6 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Callable[[
             command="llmfair report " + " ".join(source.name for source in sources),
             limits=limits_of(results),
         ),
-        # with the lists that they are of: figures of others do not compare
-        rows=[
-            as_json(row) | {LISTS: audited.settings.get(LISTS)}
-            for group in groups
-            for audited in group.audits()
-            for row in audited.results.rows
-            if row.measure in audited.results.shown
-        ],
         outcome=outcome,
         following="" if gravest is None else gravest.next,
     )

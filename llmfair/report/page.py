@@ -17,7 +17,7 @@ from llmfair import registry
 from llmfair.audits.kind import GENERAL, found_of, kind_of, kinds, studies, study_of
 from llmfair.audits.study import Study
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, plain, read_json
+from llmfair.io.files import AGAIN, read_json
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
@@ -326,7 +326,6 @@ class Page:
     tables: Sequence[Table]
     plots: Sequence[Plot]
     method: Method
-    rows: Sequence[Mapping[str, Any]]
     words: Mapping[str, str] = field(default_factory=dict)
     missing: Sequence[str] = ()
     warnings: Sequence[str] = ()
@@ -450,7 +449,7 @@ def plain_page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
         tables=[section.table], plots=section.plots, furthest=section.furthest,
         queries=queries, method=method_of(results, manifest, exhibits, section.words, section.facts),
-        rows=plain(results.rows), outcome=outcome_of(results),
+        outcome=outcome_of(results),
         following="" if results.verdict is None else results.verdict.next,
     )  # fmt: skip
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
-from llmfair import registry
 from llmfair.io.text import count, p_text
-from llmfair.metrics.base import plain_name
-from llmfair.metrics.names import in_words, parse_measure
-from llmfair.results import AnswerCounts, Declared, Figure, HowDrawn, Results, RunVerdict
+from llmfair.metrics.names import in_words
+from llmfair.results import AnswerCounts, Declared, Figure, HowDrawn, Results
 from llmfair.stats.intervals import NEARLY_ALL_SAME
 
 # Figures with as many decimals as the words beside them need.
@@ -250,14 +247,3 @@ def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> l
     return [
         f"power to detect {what.format(worst.odds)}: {worst.power * 100:.0f} %; {more} (llmfair plan {kind})"
     ]
-
-
-def in_short(verdict: RunVerdict) -> str:
-    """The status and the figure."""
-    if verdict.estimate is None:
-        return verdict.status
-    low, high = ("…" if end is None else f"{end:.2f}" for end in (verdict.low, verdict.high))
-    name = plain_name(str(verdict.measure))
-    if registry.has("measure", re.split(r"[(@]", name)[0]) and parse_measure(name).definition.worded:
-        name = parse_measure(name).label
-    return f"{verdict.status}, {name} {verdict.estimate:.2f} [{low}, {high}]"

@@ -22,7 +22,6 @@ from llmfair.report.phrases import (
     conclusion_text,
     drawn_note,
     few_queries,
-    in_short,
     percent,
     same_values,
     unparseable_text,
@@ -232,20 +231,14 @@ WIDTH = 120
 """Where lines are wrapped that nothing else bounds."""
 RUNS = Path("runs")
 """Where a run is found by its name alone."""
-WHOLE_SENTENCES = 4
-"""Of more runs than this, verdicts are told in short."""
 
 
 def lead_of(verdicts: Iterable[tuple[str, RunVerdict | None]], following: str = "") -> Lead:
-    """A line for the verdict of each run, by its name ("" of a single one), and one for what `following` says to do.
-
-    Of many runs a verdict is told in short.
-    """
-    named = [(f"{name}: " if name else "", verdict) for name, verdict in verdicts if verdict is not None]
-    short = len(named) > WHOLE_SENTENCES
+    """A line for the verdict of each run, by its name ("" of a single one), and one for what `following` says to do."""
     lines = [
-        (VERDICT, name + (in_short(verdict) if short else f"{verdict.status}: {verdict.sentence}"))
-        for name, verdict in named
+        (VERDICT, f"{name}: " * bool(name) + f"{verdict.status}: {verdict.sentence}")
+        for name, verdict in verdicts
+        if verdict is not None
     ]
     return (*lines, *[(NEXT, following)] * bool(lines and following))
 

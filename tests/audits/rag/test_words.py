@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -62,8 +61,7 @@ def test_hostile_text_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
     page = read(Path("run/report.html"))
     text = "".join(page.text)
     assert EVIL in text and TEXT in text and "<i>q0" in text
-    assert json.loads(page.scripts[0]) == RunDir(Path("run")).read_results()["rows"]
-    assert not page.named("img") and not page.named("link") and len(page.scripts) == 2
+    assert not page.named("img") and not page.named("link") and len(page.scripts) == 1
     done("report", "run", "-o", "again.html")
     assert Path("again.html").read_bytes() == Path("run/report.html").read_bytes()
 
