@@ -18,7 +18,6 @@ from llmfair.report.page import (
     cost_of,
     formulas_of,
     limits_of,
-    lopsided,
     unfinished,
     warnings_of,
 )
@@ -76,7 +75,7 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Callable[[
             for plot in kind_of(group.task).words.group_plots(group, measures, number)
         ],
         method=Method(
-            words=[*(paragraph for paragraphs in words for paragraph in paragraphs), *lopsided(results)],
+            words=[paragraph for paragraphs in words for paragraph in paragraphs],
             formulas=formulas_of(measures),
             facts=[
                 *((source.name, _fact(source, of)) for source, of in parts),

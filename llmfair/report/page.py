@@ -44,10 +44,6 @@ from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 # How figures came about: in words, in formulas, in settings; and what they cannot say.
 
 
-LOPSIDED = (
-    "With few queries or short lists the interval of an exposure ratio is a bootstrap-t interval over queries: it is "
-    "not symmetric, but extends further to where single queries lie far out."
-)
 MARKUP = re.compile(r"(`+)(.*?)\1")
 SIMULATED = "A simulated model: its figures test the audit procedure, no real model."
 TITLES_ONLY = "The model saw titles only: it judged by these, and by what it remembers of the items."
@@ -68,44 +64,11 @@ class Method:
     limits: Sequence[str]
 
 
-def method_of(
-    results: Any,
-    manifest: Manifest | None,
-    exhibits: Exhibits,
-    words: Sequence[str],
-    facts: Sequence[tuple[str, str]] = (),
-) -> Method:
-    """The method of a run: `words` and `facts` of its own among those of every run."""
-    settings = {} if manifest is None else manifest.used()
-    limits = limits_of([results])
-    model = getattr(results, "model", "")
-    # a ranker that asks nothing reads titles and texts, whatever a model would be shown
-    if settings.get("input") == "title" and not registry.has("ranker", model.partition(":")[0]):
-        limits.append(TITLES_ONLY)
-    return Method(
-        words=[*words, *lopsided([results])],
-        formulas=formulas_of(exhibits.measures),
-        facts=[(name, str(value)) for name, value in _facts(results, manifest, settings, facts) if value],
-        prompt=manifest.prompt.text if manifest and manifest.prompt else "",
-        command=exhibits.command or "",
-        limits=limits,
-    )
-
-
 def limits_of(found: Iterable[Any]) -> list[str]:
     """What figures of these results cannot say; those of studies, adapters and rankings are of lists and pairs."""
     tasks = [results.task for results in found]
     limits = [kind_of(task).words.limits if registry.has("audit", task) else LIMITS for task in tasks]
     return [*dict.fromkeys(sentence for of_kind in limits for sentence in of_kind)]
-
-
-def lopsided(found: Iterable[Any]) -> list[str]:
-    """Why some intervals of these results reach further on one side of the figure, where some may."""
-    return [LOPSIDED] * any(
-        "boot-t" in getattr(results, "intervals", {}).values()
-        or (results.task == "score" and any(kind_of(run.task).words.lopsided for run in results.runs))
-        for results in found
-    )
 
 
 def cost_of(manifest: Manifest | None) -> str:
@@ -129,27 +92,25 @@ def formulas_of(measures: Declared) -> list[tuple[str, str, str]]:
     return formulas
 
 
-def _facts(
-    results: Any, manifest: Manifest | None, settings: Mapping[str, Any], own: Sequence[tuple[str, str]]
-) -> list[tuple[str, Any]]:
+def facts_of(
+    results: Any, manifest: Manifest | None, own: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """The settings of a run by name, `own` ones of its kind among those of every run; without those that it has not."""
+
     def of(name: str) -> Any:
         """A field of the results, or of their design, where they have it."""
         return getattr(results, name, getattr(getattr(results, "design", None), name, ""))
 
     words, versions = of("words"), manifest.versions if manifest else of("versions") or {}
+    settings, prompt = (manifest.used(), manifest.prompt) if manifest else ({}, None)
     sides = f"{words.protected} (protected), {words.unprotected}" if words and words.protected else ""
     facts: list[tuple[str, Any]] = [
         *((("run", of("run")),) if results.task != "score" else _measured(results)),
         ("data set", of("dataset")),
         ("attribute", ": ".join(filter(None, (of("attribute"), sides)))),
-        ("label", of("label")),
-        ("model", of("model")),
-        ("server", of("server")),
+        *((name, of(name)) for name in ("label", "model", "server")),
         ("reported as", ", ".join(manifest.models_reported) if manifest else ""),
         ("queries", of("queries")),
-    ]
-    prompt = manifest.prompt if manifest else None
-    facts += [
         *own,
         ("cost", cost_of(manifest)),
         ("temperature", str(settings["temperature"]) if "temperature" in settings else ""),
@@ -161,7 +122,7 @@ def _facts(
         ("lists, SHA-256", settings.get("lists_sha256")),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
-    return facts
+    return [(name, str(value)) for name, value in facts if value]
 
 
 def _measured(results: Any) -> list[tuple[str, Any]]:
@@ -264,22 +225,21 @@ def read_source(run: RunDir) -> Source:
     study = run.path / "study.json"
     if study.is_file():
         return Source(run, None, _read(study, "the study's command writes it anew"))
-    if not run.manifest.is_file():
-        if not run.results.is_file():
-            if (run.path / TRAINING).is_file():
-                return Source(run, None, None)
+    manifest = run.read_manifest() if run.manifest.is_file() else None
+    if not run.results.is_file():
+        if manifest is None and not (run.path / TRAINING).is_file():
             raise UsageError(
                 f"{run.path} holds neither a run nor a study: no manifest.json, results.json or study.json.",
                 RUNS_HINT,
             )
-        source = Source(run, None, _read(run.results))
-        if source.is_audit:
-            run.read_manifest()  # without which nobody knows what was asked
-        return source
-    manifest = run.read_manifest()
-    if not run.results.is_file():
         return Source(run, manifest, None)
-    return Source(run, manifest, structs.replace(_read(run.results), **manifest.told()))
+    results = _read(run.results)
+    if manifest is not None:
+        return Source(run, manifest, structs.replace(results, **manifest.told()))
+    source = Source(run, None, results)
+    if source.is_audit:
+        run.read_manifest()  # without which nobody knows what was asked
+    return source
 
 
 def _read(path: Path, hint: str = AGAIN) -> Any:
@@ -445,12 +405,23 @@ def plain_page(
     manifest: Manifest | None = None,
 ) -> Page:
     """A page of figures; without a manifest no one run folder stands behind them."""
+    limits = limits_of([results])
+    # a ranker that asks nothing reads titles and texts, whatever a model would be shown
+    ranks = registry.has("ranker", getattr(results, "model", "").partition(":")[0])
+    if manifest is not None and manifest.used().get("input") == "title" and not ranks:
+        limits.append(TITLES_ONLY)
+    method = Method(
+        words=section.words,
+        formulas=formulas_of(exhibits.measures),
+        facts=facts_of(results, manifest, section.facts),
+        prompt=manifest.prompt.text if manifest and manifest.prompt else "",
+        command=exhibits.command or "",
+        limits=limits,
+    )
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
-        tables=[section.table], plots=section.plots, furthest=section.furthest,
-        queries=queries, method=method_of(results, manifest, exhibits, section.words, section.facts),
-        outcome=outcome_of(results),
-        following="" if results.verdict is None else results.verdict.next,
+        tables=[section.table], plots=section.plots, furthest=section.furthest, queries=queries, method=method,
+        outcome=outcome_of(results), following="" if results.verdict is None else results.verdict.next,
     )  # fmt: skip
 
 

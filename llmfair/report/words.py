@@ -86,7 +86,7 @@ class Wording:
     `condition` is what is compared, `unit` what has to be answered whole for there to be a figure, `titles` what
     conditions are called that are not called by their names. `statuses` of verdicts, the gravest first; the last, which
     `--fail-on` does not take, is hoped for. `method`: how audits are made and concluded, a paragraph each; `limits`:
-    what figures cannot say. `lopsided`: intervals may be bootstrap-t intervals, which are not symmetric.
+    what figures cannot say.
     """
 
     title: str
@@ -96,7 +96,6 @@ class Wording:
     statuses: Sequence[str] = tuple(STATUSES.values())
     method: Sequence[str] = METHOD
     limits: Sequence[str] = LIMITS
-    lopsided: bool = False
 
     before: Callable[[Mapping[str, Any]], str] = before_text
     """Of what is planned, before the first question."""

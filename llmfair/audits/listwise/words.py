@@ -939,7 +939,6 @@ WORDS = Wording(
     unit="chains",
     titles=TITLES,
     method=METHOD,
-    lopsided=True,
     before=before_text,
     plan_table=plan_table,
     plan_text=plan_text,
