@@ -104,27 +104,22 @@ def test_one_run_again_elsewhere_and_with_figures_as_files() -> None:
 
 def test_many_runs_are_a_matrix_of_models_attributes_and_prompts() -> None:
     write_folder(Path("lists"), balanced(6, 6, 6))
-    asked = ("-n", "6", "--orders", "1", "--passes", "1", "--no-report", "-q", "--max-invalid", "1")
-    models = ("-m", "fake:biased", "-m", "fake:oracle", "-m", "bm25")
-    ran("listwise", *asked, "-a", "gender", *models)
-    ran("listwise", *asked, "-a", "location", *models[:2])
-    other = ("--window", "10", "--step", "5", *asked, "-a", "gender")
-    ran("listwise", *other)
-    ran("pairwise", "--pairs", "10", "--no-report", "-q")
+    asked = ("-n", "5", "--orders", "1", "--passes", "1", "--no-report", "-q", "--max-invalid", "1")
+    ran("listwise", *asked, "-a", "gender", "-m", "fake:biased", "-m", "bm25")
+    ran("listwise", *asked, "-a", "location", "-m", "fake:biased")
+    ran("listwise", "--window", "10", "--step", "5", *asked, "-a", "gender")
+    ran("pairwise", "--pairs", "4", "--no-report", "-q")
     runs = sorted(Path("runs").iterdir())
-    assert ran("report", *runs).out == f"{Path.cwd() / 'report.html'}\n"
+    assert ran("report", *runs, "--figures", "svg").out == f"{Path.cwd() / 'report.html'}\n"
+    assert {path.suffix for path in Path("plots").iterdir()} == {".svg"}
     page = read(Path("report.html"))
     text = "".join(page.text)
-    for said in ("6 runs", "location: non-european", "fake:oracle", "bm25", "fake:biased 10/5x1"):
+    for said in ("5 runs", "location: non-european", "bm25", "fake:biased 10/5x1"):
         assert said in text
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     printed = llmfair("report", *runs, "--format", "md").out
     assert printed.count("| model |") == text.count("by model and") + 2  # and the conclusions of both tasks
-    again = Path("report.html").read_bytes()
-    ran("report", *runs, "--figures", "svg")
-    assert Path("report.html").read_bytes() == again
-    assert {path.suffix for path in Path("plots").iterdir()} == {".svg"}
 
 
 @undrawn
