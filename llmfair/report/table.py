@@ -13,20 +13,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
 
-from llmfair.io.text import count, in_markdown, plural, visible, wrapped
+from llmfair.io.text import in_markdown, visible, wrapped
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.report.phrases import (
-    audited_note,
-    calls_of,
     cell,
-    conclusion_text,
-    drawn_note,
-    few_queries,
-    percent,
-    same_values,
-    unparseable_text,
 )
-from llmfair.results import Figure, Results, Row, RunVerdict
+from llmfair.results import Figure, RunVerdict
 
 R = TypeVar("R")
 Cell = str | int | Figure | None
@@ -172,55 +164,6 @@ def headings(places: Sequence[Place], results: Any, intervals: Collection[Place]
         + f" [{results.level * 100:g} %]" * ((measure, group) in intervals)
         for measure, group in places
     ]
-
-
-def by_key(rows: Iterable[Row]) -> Iterator[tuple[Place, str, Row]]:
-    """Figures of rows, by the keys of what they are of."""
-    return (((row.measure, row.group), row.key, row) for row in rows)
-
-
-def conditions_table(
-    title: str,
-    results: Results,
-    called: str,
-    titles: Mapping[str, str],
-    unit: str = "probes",
-    answers: str = "",
-) -> Table:
-    """Any audit as a table: one row a condition, one column a measure shown, and what is concluded.
-
-    `unit` is what has its answers; `answers` what could be parsed or not, the same unless it is said.
-    """
-    design, unread = results.design, [of for of in results.answers.items() if of[1].unparseable]
-    said: dict[str, str] = {
-        condition: unparseable_text(condition, results) or conclusion_text(results.findings.get(condition))
-        for condition in design.keys
-    }
-    columns: list[Column[str]] = [
-        (called, lambda condition: titles.get(condition, condition)),
-        *figure_columns(results, results.shown, by_key(results.of_all()), results.verdict),
-        ("conclusion", said.get),
-    ]
-    queries, calls = count(design.queries, "query", "queries"), plural(design.calls, "call")
-    parts = [title, *audited_note(results), queries, f"{calls_of(results)} {calls}"]
-    lacking = [(condition, of) for condition, of in results.chains.items() if of.ranked < of.asked]
-    notes = [
-        *(f"{measure}: {note}" for measure, note in results.of_measures.items()),
-        *(
-            f"{titles.get(condition, condition)}: {of.ranked:,} of {of.asked:,} {unit} have all their answers"
-            for condition, of in lacking
-        ),
-        *(
-            f"{titles.get(condition, condition)}: {percent(of.unparseable, of.asked)} of {of.asked:,} "
-            f"{answers or unit} cannot be parsed"
-            for condition, of in unread
-        ),
-        *drawn_note(design.drawn),
-        *results.warnings,
-        *few_queries(max((row.n or 0 for row in results.of_all()), default=0) or design.queries),
-        *same_values(results),
-    ]
-    return Table.of(parts, columns, design.keys, notes, results.band, said=said, sees=results.sees)
 
 
 # The first lines of everything: the verdict, and what to do next.

@@ -9,14 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
-from llmfair.io.text import count, setting_text
+from llmfair.io.text import count, plural, setting_text
 from llmfair.report.figures import headline_plots, ratio_plots
 from llmfair.report.groups import Group, headlines
-from llmfair.report.phrases import conclusion_text, drawn_note, few_queries, on_disk
+from llmfair.report.phrases import (
+    audited_note,
+    calls_of,
+    conclusion_text,
+    drawn_note,
+    few_queries,
+    on_disk,
+    percent,
+    same_values,
+    unparseable_text,
+)
 from llmfair.report.plan import calibration_table, plan_text, planned_note
 from llmfair.report.plots.base import Plot
 from llmfair.report.section import Section
-from llmfair.report.table import Column, Table, conditions_table, figure_columns
+from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import COMPARED_STATUSES, STATUSES, VerdictWords, compared_verdicts
 from llmfair.results import Band, Conclusions, Declared, Exhibits, Figure, RunVerdict, Words
 
@@ -51,9 +61,39 @@ def verdict_of(conclusions: Conclusions) -> RunVerdict:
 
 
 def table_of(results: Any, answers: str = "") -> Table:
-    """A row a condition, a column a measure; `answers` is what could be parsed or not, unless that is the unit."""
-    words = wording(results.task)
-    return conditions_table(words.title, results, words.condition, words.titles, words.unit, answers)
+    """Any audit as a table: one row a condition, one column a measure shown, and what is concluded.
+
+    `answers` is what could be parsed or not, unless that is the unit of which all answers are needed.
+    """
+    words, design = wording(results.task), results.design
+    said: dict[str, str] = {
+        condition: unparseable_text(condition, results) or conclusion_text(results.findings.get(condition))
+        for condition in design.keys
+    }
+    figures = (((row.measure, row.group), row.key, row) for row in results.of_all())
+    columns: list[Column[str]] = [
+        (words.condition, lambda condition: words.titles.get(condition, condition)),
+        *figure_columns(results, results.shown, figures, results.verdict),
+        ("conclusion", said.get),
+    ]
+    queries, calls = count(design.queries, "query", "queries"), plural(design.calls, "call")
+    parts = [words.title, *audited_note(results), queries, f"{calls_of(results)} {calls}"]
+    notes = [f"{measure}: {note}" for measure, note in results.of_measures.items()]
+    for condition, of in results.chains.items():
+        if of.ranked < of.asked:
+            name = words.titles.get(condition, condition)
+            notes.append(f"{name}: {of.ranked:,} of {of.asked:,} {words.unit} have all their answers")
+    for condition, of in results.answers.items():
+        if of.unparseable:
+            name, share = words.titles.get(condition, condition), percent(of.unparseable, of.asked)
+            notes.append(f"{name}: {share} of {of.asked:,} {answers or words.unit} cannot be parsed")
+    notes += [
+        *drawn_note(design.drawn),
+        *results.warnings,
+        *few_queries(max((row.n or 0 for row in results.of_all()), default=0) or design.queries),
+        *same_values(results),
+    ]
+    return Table.of(parts, columns, design.keys, notes, results.band, said=said, sees=results.sees)
 
 
 def section_of(results: Any, folder: Path, exhibits: Exhibits) -> Section:
