@@ -13,7 +13,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.report.browser import View, chromium, visit
+from tests.report.reading import View, chromium, visit
 
 WIDTH, HEIGHT = 1280, 690
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.report.browser import View, chromium, visit
+from tests.report.reading import View, chromium, visit
 from tests.tuning.answered import adapter
 
 LLMFAIR = [sys.executable, "-m", "llmfair"]

@@ -109,33 +109,24 @@ def list_strategies() -> View:
     from llmfair.report.table import Table
 
     reads = {"none": "text", "welcome": "log-probabilities, else text", "needed": "log-probabilities"}
-    facts: list[dict[str, Any]] = []
+    facts, rows = [], []
     for name in registry.names("strategy"):
         strategy = strategy_of(name, vars(ListwiseSettings()))  # under the settings of windows that are usual
-        plans = [(n, strategy.plan(n)) for n in SIZES]
+        reading, does = reads[strategy.question.margins], registry.lookup("strategy", name).__doc__ or ""
+        does, plans = does.partition("\n")[0].strip(), [(n, strategy.plan(n)) for n in SIZES]
         facts.append(
             {
-                "strategy": name,
-                "parameters": dict(strategy.parameters),
-                "prompt": strategy.question.prompt,
-                "reads": reads[strategy.question.margins],
+                "strategy": name, "parameters": dict(strategy.parameters), "prompt": strategy.question.prompt,
+                "reads": reading, "does": does,
                 "plans": [
                     {"items": n, "calls": plan.calls, "rounds": plan.rounds, "at_most": not plan.exact}
                     for n, plan in plans
                 ],
-                "does": (registry.lookup("strategy", name).__doc__ or "").partition("\n")[0].strip(),
             }
-        )
-    rows = tuple(
-        (
-            row["strategy"],
-            ",".join(f"{name}={value}" for name, value in row["parameters"].items()),
-            *(f"{'≤ ' * plan['at_most']}{plan['calls']:,} ({plan['rounds']:,})" for plan in row["plans"]),
-            row["reads"],
-            row["does"],
-        )
-        for row in facts
-    )
+        )  # fmt: skip
+        takes = ",".join(f"{key}={value}" for key, value in strategy.parameters.items())
+        costs = (f"{'≤ ' * (not plan.exact)}{plan.calls:,} ({plan.rounds:,})" for _, plan in plans)
+        rows.append((name, takes, *costs, reading, does))
     notes = (
         "--strategy NAME:key=value,… in llmfair listwise, repeatable: one run each; llmfair plan listwise prices them "
         "side by side on your lists",
@@ -144,7 +135,7 @@ def list_strategies() -> View:
     )
     costs = (f"calls (rounds), {n} items" for n in SIZES)
     header = ("strategy", "parameters", *costs, "reads", "what it does")
-    return View({"strategies": facts}, Table("", header, rows, notes))
+    return View({"strategies": facts}, Table("", header, tuple(rows), notes))
 
 
 @command(measures, "llmfair measures list", "llmfair measures list --json", name="list")

@@ -35,11 +35,11 @@ def list_all() -> View:
     for name in registry.names("dataset"):
         dataset = registry.lookup("dataset", name)()
         if hasattr(dataset, "listing"):
-            rows.append({"dataset": name, **dataset.listing()})
+            facts = dataset.listing()
         else:
             attributes, queries = [of.name for of in compared(dataset.attributes)], len(dataset.queries)
-            bundled = {"attributes": attributes, "queries": queries, "size": "bundled", "fetched": None}
-            rows.append({"dataset": name, **bundled})
+            facts = {"attributes": attributes, "queries": queries, "size": "bundled", "fetched": None}
+        rows.append({"dataset": name, **facts})
     states = {None: "", True: "fetched", False: "not fetched"}
     cells = tuple(
         (
