@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, redirect_stderr, redirect_stdout
-from functools import partial
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +16,9 @@ from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.io.files import plain
 from llmfair.io.text import visible
 from llmfair.settings.commands import FinetuneSettings, MitigateSettings
+from llmfair.io.text import count, visible
+from llmfair.settings.commands import FinetuneSettings
+from llmfair.settings.commands import MitigateSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
@@ -43,6 +45,7 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
     from llmfair.mitigation.mitigate import mitigate as held
     from llmfair.mitigation.mitigate import plan_mitigation
     from llmfair.mitigation.words import headed_table, plan_table
+    from llmfair.report.phrases import on_disk
     from llmfair.results import TIDY, lines_of
     from llmfair.rundir import RunDir, find_run
 
@@ -52,8 +55,17 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
         terminal.show("json" if style == "json" else "table", planned, lambda: plan_table(planned))
         return
     seen: dict[str, Any] = {}
+
+    def watch_of(remedy: str) -> Any:
+        def watch(asked: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Any:
+            seen["remedy"] = remedy
+            before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"
+            return terminal.asking(f"Asking, {remedy}", seen, asked, planned, progress, limit, before)
+
+        return watch
+
     try:
-        done = held(folder, settings, lambda remedy: partial(_watch, seen, remedy))
+        done = held(folder, settings, watch_of)
     except KeyboardInterrupt:
         if "folder" not in seen:
             raise
@@ -66,23 +78,6 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
     terminal.show(style, document, lambda: headed_table(results), lambda: lines, report, below)
     if done.error is not None:
         raise terminal.failed_after_output(done.error)
-
-
-def _watch(
-    seen: dict[str, Any],
-    remedy: str,
-    folder: Path,
-    planned: Mapping[str, Any],
-    progress: Progress,
-    limit: int,
-) -> AbstractContextManager[None]:
-    """Shows a remedy while it is asked."""
-    from llmfair.io.text import count
-    from llmfair.report.phrases import on_disk
-
-    seen["remedy"] = remedy
-    before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"
-    return terminal.asking(f"Asking, {remedy}", seen, folder, planned, progress, limit, before)
 
 
 @command(
