@@ -1,6 +1,6 @@
 """The page in a real browser: wide and narrow, light and dark, on paper; silent, without a horizontal bar.
 
-Skipped where no Chromium is installed; axe-core's checks also where AXE_CORE does not name its axe.min.js.
+Skipped where no Chromium is installed.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from tests.report.runs import reports as reports
 from tests.tuning.answered import adapter
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")]
-AXE = os.environ.get("AXE_CORE", "")
 OPEN = "document.querySelectorAll('details').forEach(one => { one.open = true })"
 OVERFLOW = "document.documentElement.scrollWidth - window.innerWidth"
 SMALLEST = """(() => {
@@ -134,18 +132,6 @@ def test_it_fits_every_screen_and_says_nothing_to_anyone(folder: Path, name: str
 def test_on_paper_nothing_stays_folded(folder: Path) -> None:
     (seen,) = visit(page(folder, "listwise"), [View(1000, dark=True, print_media=True)], [HIDDEN])
     assert seen.found == [0]
-
-
-@pytest.mark.skipif(not AXE, reason="AXE_CORE does not name axe-core's axe.min.js")
-@pytest.mark.parametrize("name", PAGES)
-def test_axe_has_no_serious_finding(folder: Path, name: str) -> None:
-    # the library goes in by the devtools, which the page's policy does not bind
-    library = Path(AXE).read_text("utf-8") + "; 0"
-    look = "axe.run().then(found => found.violations.map(one => [one.impact, one.id, one.nodes[0].html.slice(0, 200)]))"
-    for seen in visit(page(folder, name), [View(1280), View(360, dark=True)], [OPEN, library, look]):
-        findings: list[Any] = seen.found[-1]
-        assert [one for one in findings if one[0] in ("serious", "critical")] == []
-        assert findings == []
 
 
 # The page's one script: it sorts, filters and copies, and nothing that data holds becomes more than text

@@ -165,9 +165,6 @@ def test_a_table_is_of_one_collection_and_of_the_same_lists(
     assert [(group.dataset, group.lists, " ".join(group.rows)) for group in groups] == tables
 
 
-# Reasons in words
-
-
 @pytest.mark.parametrize(
     ("name", "bounding"),
     [
