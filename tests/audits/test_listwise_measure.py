@@ -453,20 +453,6 @@ def test_a_scored_folder_keeps_to_the_answers_that_its_audit_allowed() -> None:
     assert run["verdict"]["status"] == kept("results", "run")["verdict"]["status"] == "not assessable"
 
 
-def test_swapping_the_sides_inverts_and_keeps_p() -> None:
-    queries = [query(name, 0.8) for name in NAMES]
-    flipped = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}
-    swapped = [replace(q, sides={d: flipped[side] for d, side in q.sides.items() if side}) for q in queries]
-    (one, ours, _), (other, theirs, _) = told({"neutral": queries}), told({"neutral": swapped})
-    for measure in ("ExpRatio", "RelevanceRatio", "ExcessRatio(control=order)", "PreferenceOdds"):
-        a, b = of_all(ours, measure, "neutral"), of_all(theirs, measure, "neutral")
-        assert a.value and a.low and a.high and b.value and b.low and b.high
-        assert (a.value * b.value, a.low * b.high, a.high * b.low) == pytest.approx((1, 1, 1), rel=1e-9)
-    assert one["neutral"]["odds"]["p"] == other["neutral"]["odds"]["p"]
-    assert one["neutral"]["permutation"]["p"] == other["neutral"]["permutation"]["p"]
-    assert one["neutral"]["permutation"]["z"] == pytest.approx(-other["neutral"]["permutation"]["z"])
-
-
 WINDOW, STEP = 20, 10
 
 

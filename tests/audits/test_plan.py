@@ -100,10 +100,10 @@ def test_a_plan_says_how_calibrated_audits_end() -> None:
     design: dict[str, Any] = {"dataset": folder_of(15, 10, 10), "design": "partition", "window": 10}
     asked: dict[str, Any] = {"alike": 0.5, "slots": 1.5}
     planned = prospect(15, 10, 10, odds=0.5, design="partition", window=10, **asked)
-    settings = CalibrateSettings.make(seed=7, runs=200, injected=str(log(0.5)), **design, **asked)
+    settings = CalibrateSettings.make(seed=7, runs=100, injected=str(log(0.5)), **design, **asked)
     at_odds, fair = calibrate(settings)["injected"]
     for name, row, end in (("disparity", at_odds, "outside"), ("parity", fair, "within")):
-        error = hypot(planned[f"{name}_error"], (row[end] * (1 - row[end]) / 200) ** 0.5)
+        error = hypot(planned[f"{name}_error"], (row[end] * (1 - row[end]) / 100) ** 0.5)
         assert planned[name] == pytest.approx(row[end], abs=0.05 + 2 * error)
 
 
