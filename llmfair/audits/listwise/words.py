@@ -971,7 +971,7 @@ def reached(setting: Mapping[str, Any]) -> dict[str, str]:
 WINDOWS = StudyWording(
     method=(
         "The same model orders the same lists under several windows and steps; each setting is a run of its own.",
-        "What a ratio can be at all depends on the windows: the dry run and the table of each run say what rankers that "
+        "What a ratio can be at all depends on the windows: the dry run and each run say what rankers that "
         "always put one group first would read. A ratio near 1 in a setting with a narrow range says little.",
     ),
     plan_table=lambda planned: study_plan_table(planned, reached),
