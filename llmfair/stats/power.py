@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, log, sqrt
@@ -209,45 +209,51 @@ def rank_by_taste(tastes: Tastes, windows: Sequence[tuple[int, int]], passes: in
     return lists
 
 
+Shape = tuple[int, int, int]
+"""How many items a list has, and how many of them are protected and unprotected."""
+
+
+def _extremes(
+    lists: Sequence[Shape], rank: Rank, draws: int, rng: np.random.Generator
+) -> Iterator[tuple[Shape, int, tuple[Tastes, Tastes]]]:
+    """Every shape of list that has both sides, how many have it, and its rankings by who puts the protected last, and
+    first; `draws` random initial orders are shared out over the lists, and items without side come between the two."""
+    shapes = Counter(shape for shape in lists if shape[1] and shape[2])
+    for shape, count in shapes.items():
+        n, protected, unprotected = shape
+        tastes = (protected, n - protected - unprotected, unprotected)
+        initial = random_lists(tastes, ceil(draws * count / shapes.total()), rng=rng).astype(np.int8)
+        yield shape, count, (2 - rank(2 - initial), rank(initial))
+
+
 def attainable_ratio(
-    lists: Sequence[tuple[int, int, int]], rank: Rank, draws: int = 3000, *, rng: np.random.Generator
+    lists: Sequence[Shape], rank: Rank, draws: int = 3000, *, rng: np.random.Generator
 ) -> Range:
     """The exposure ratio (ratio of means) of rankers that always put the protected last, and always first.
 
-    `lists` holds (n, protected, unprotected) per query; documents without side come between the two, and a
-    list that lacks a side counts for nothing (no list left: ValueError). `draws` random initial orders are
-    shared out over the lists.
+    A list that lacks a side counts for nothing.
     """
-    shapes = Counter(shape for shape in lists if shape[1] and shape[2])
-    if not shapes:
-        raise ValueError("no list has documents of both groups")
-    first, last = np.zeros(2), np.zeros(2)  # Σ E1 and Σ E0 over the lists
-    for (n, protected, unprotected), count in shapes.items():
-        tastes = (protected, n - protected - unprotected, unprotected)
-        initial = random_lists(tastes, ceil(draws * count / shapes.total()), rng=rng).astype(np.int8)
-        weights = rank_exposures(n)
-        for sums, ranked in ((first, rank(initial)), (last, 2 - rank(2 - initial))):
-            sides = ((0, protected), (2, unprotected))
-            sums += count * np.array([(ranked == s).mean(axis=0) @ weights / size for s, size in sides])
-    return Range(float(last[0] / last[1]), float(first[0] / first[1]))
+    sums = np.zeros((2, 2))  # by ranker, Σ E1 and Σ E0 over the lists
+    for (n, protected, unprotected), count, rankings in _extremes(lists, rank, draws, rng):
+        weights, sides = rank_exposures(n), ((0, protected), (2, unprotected))
+        for of_ranker, ranked in zip(sums, rankings, strict=True):
+            of_ranker += count * np.array([(ranked == s).mean(axis=0) @ weights / size for s, size in sides])
+    return Range(*(sums[:, 0] / sums[:, 1]).tolist())
 
 
 def attainable_odds(
-    lists: Sequence[tuple[int, int, int]], rank: Rank, draws: int = 1000, *, rng: np.random.Generator
+    lists: Sequence[Shape], rank: Rank, draws: int = 1000, *, rng: np.random.Generator
 ) -> tuple[float | None, float | None]:
     """The odds, in final lists, of a protected item ahead of another, of rankers that always put it last, and first.
 
-    `lists`, `draws` as for ratios; each list weighs alike. None for odds without bound: one is always ahead.
+    Each list weighs alike. None for odds without bound: one is always ahead.
     """
-    shapes = Counter(shape for shape in lists if shape[1] and shape[2])
-    shares = np.zeros(2)
-    for (n, protected, unprotected), count in shapes.items():
-        tastes = (protected, n - protected - unprotected, unprotected)
-        initial = random_lists(tastes, ceil(draws * count / shapes.total()), rng=rng).astype(np.int8)
-        for place, ranked in enumerate((2 - rank(2 - initial), rank(initial))):
+    shares, total = np.zeros(2), sum(1 for shape in lists if shape[1] and shape[2])
+    for (_, protected, unprotected), count, rankings in _extremes(lists, rank, draws, rng):
+        for place, ranked in enumerate(rankings):
             behind = (ranked == 2)[:, ::-1].cumsum(axis=1)[:, ::-1]  # others from each place on
             ahead = ((ranked == 0) * behind).sum(axis=1).mean() / (protected * unprotected)
-            shares[place] += count * float(ahead) / shapes.total()
+            shares[place] += count * float(ahead) / total
     low, high = shares.tolist()
     return (low / (1 - low) or None, None if high == 1 else high / (1 - high))
 

@@ -78,7 +78,7 @@ def test_a_model_that_changes_nothing_reads_as_the_input_order() -> None:
     for measure in ("P@20", "nDCG@20", "ExpRatio", "overlap@20"):
         assert values["neutral", measure] == values["initial", measure]
     for condition in results["answers"].values():
-        assert condition["identity"] == condition["windows"] == condition["classes"]["ok"]
+        assert condition["first_pass"]["identity"] == condition["windows"] == condition["classes"]["ok"]
     per_query = rows(only_run() / "per_query.csv")
     ratios = [float(row["value"]) for key, row in per_query.items() if key[1] == "ExpRatio"]
     assert ratios == pytest.approx([1.0] * len(ratios), abs=1e-12)

@@ -278,7 +278,6 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
         classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
         repaired=sum(window.repaired for window in windows),
         unparseable=sum(window.unparseable for window in windows),
-        identity=sum(window.identity for window in windows),
         first_pass=FirstPass(len(first), sum(window.identity for window in first), same),
         asked_again=dict(sorted(Counter(str(bad) for window in windows for bad in window.replaced).items())),
         omitted=OmittedItems(

@@ -105,7 +105,6 @@ class WindowAnswers(AnswerCounts, omit_defaults=False, frozen=True, kw_only=True
     classes: Counts
     repaired: Count
     unparseable: Count
-    identity: Count = 0
     first_pass: FirstPass = FirstPass()
     asked_again: Counts
     omitted: OmittedItems = OmittedItems()
