@@ -581,7 +581,7 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
         odds = [exp(log_odds) for log_odds in _log_odds(outcomes)]
         rows.append(row_of(COLUMNS, beta, odds, covered, p_values, findings, settings.level, {}))
     # odds, one either way, that a test at 5 % finds, from the scatter of ln odds at parity; none of too few queries
-    logs, ends = _log_odds(recovered[betas.index(0)]), [None, None]
+    logs, ends = _log_odds(recovered[betas.index(0)]), list[float | None]([None, None])
     error = float(np.std(logs, ddof=1)) if len(logs) > 1 else None
     if error and len(lists) >= FEWEST_TESTED:
         below = smallest_ratio(error * sqrt(len(lists)), len(lists), settings.power)
