@@ -133,71 +133,51 @@ def permutations(
     Several rankers of the same queries and labels are tested, with shuffles that are drawn once for all of them, by
     one generator per query for items of that list alone. `draws` 0: z alone.
     """
-    shuffle = _shuffle_of(rankers[0])
-    parts = np.zeros((len(rankers), len(shuffle.protected)), np.complex128)
+    names: dict[Hashable, int] = {}
+    numbers = list[Places]()  # of the items of every list, over all lists
+    for place, query in enumerate(rankers[0]):
+        ids: Sequence[Hashable] = query.doc_ids or [(place, i) for i in range(len(query.strata))]
+        labelled = zip(ids, query.protected.tolist(), strict=True)  # with another label an item is another
+        numbers.append(np.array([names.setdefault(name, len(names)) for name in labelled]))
+    protected, grade = np.zeros(len(names), np.bool_), np.full(len(names), np.iinfo(np.intp).min)
+    lists = np.bincount(np.concatenate(numbers), minlength=len(names))
+    for query, items in zip(rankers[0], numbers, strict=True):
+        protected[items] = query.protected
+        grade[items] = np.maximum(grade[items], query.strata)
+    # for each list those items that are in no other, last those of several
+    pools = [*(items[lists[items] == 1] for items in numbers), np.flatnonzero(lists > 1)]
+    strata = [[pool[grade[pool] == each] for each in np.unique(grade[pool])] for pool in pools]
+    parts = np.zeros((len(rankers), len(protected)), np.complex128)
     for of_items, ranker in zip(parts, rankers, strict=True):
-        for query, items in zip(ranker, shuffle.numbers, strict=True):
+        for query, items in zip(ranker, numbers, strict=True):
             # added to Σ E1 − M1 if protected, and (imaginary) taken from Σ E0 − M0
-            beyond, protected = _beyond_stratum(query), np.count_nonzero(query.protected)
-            of_items[items] += beyond / protected + 1j * beyond / (len(beyond) - protected)
+            beyond, size = _beyond_stratum(query), np.count_nonzero(query.protected)
+            of_items[items] += beyond / size + 1j * beyond / (len(beyond) - size)
     generators = [*rngs, rngs[0].spawn(1)[0]]
     sums = np.zeros((len(parts), draws), np.complex128)
     # numpy draws and partitions without the interpreter's lock
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        of_lists = partial(_shuffled_sums, parts, shuffle.protected, draws=draws)
-        for of_list in pool.map(of_lists, shuffle.strata, generators):
+        for of_list in pool.map(partial(_shuffled_sums, parts, protected, draws=draws), strata, generators):
             sums += of_list
-    return [_tested(*ranker, shuffle) for ranker in zip(rankers, parts, sums, strict=True)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Shuffle:
-    """Which labels change places, items being numbered over all lists.
-
-    `numbers`: the items of every list; `protected` of every item; `strata`: for each list those of the items that are
-    in no other, last those of the items of several.
-    """
-
-    numbers: list[Places]
-    protected: NDArray[np.bool_]
-    strata: list[list[Places]]
-
-
-def _shuffle_of(queries: Sequence[LabelledItems]) -> _Shuffle:
-    names: dict[Hashable, int] = {}
-    for place, query in enumerate(queries):
-        for name in _names(query, place):
-            names.setdefault(name, len(names))
-    numbers = [
-        np.array([names[name] for name in _names(query, place)]) for place, query in enumerate(queries)
-    ]
-    protected, grade = np.zeros(len(names), np.bool_), np.full(len(names), np.iinfo(np.intp).min)
-    lists = np.bincount(np.concatenate(numbers), minlength=len(names))
-    for query, items in zip(queries, numbers, strict=True):
-        protected[items] = query.protected
-        grade[items] = np.maximum(grade[items], query.strata)
-    pools = [*(items[lists[items] == 1] for items in numbers), np.flatnonzero(lists > 1)]
-    strata = [[pool[grade[pool] == each] for each in np.unique(grade[pool])] for pool in pools]
-    return _Shuffle(numbers, protected, strata)
-
-
-def _names(query: LabelledItems, place: int) -> Iterator[Hashable]:
-    """What an item is recognised by in other lists; the same item with another label is another."""
-    names = query.doc_ids or [(place, each) for each in range(len(query.exposures))]
-    return zip(names, query.protected.tolist(), strict=True)
+    every = [*chain.from_iterable(strata)]
+    return [_tested(*ranker, protected, every) for ranker in zip(rankers, parts, sums, strict=True)]
 
 
 def _tested(
-    queries: Sequence[LabelledItems], parts: Parts, shuffled: Parts, shuffle: _Shuffle
+    queries: Sequence[LabelledItems],
+    parts: Parts,
+    shuffled: Parts,
+    protected: NDArray[np.bool_],
+    strata: Sequence[Places],
 ) -> PermutationTest:
     """The test of one ranker from its items' parts and the protected items' sum of them in every shuffle."""
     both, centre, variance = parts.real + parts.imag, 0.0, 0.0
-    for members in chain.from_iterable(shuffle.strata):
-        size, chosen = len(members), int(np.count_nonzero(shuffle.protected[members]))
+    for members in strata:
+        size, chosen = len(members), int(np.count_nonzero(protected[members]))
         centre += chosen * float(both[members].mean())
         if size > 1:
             variance += chosen * (size - chosen) / size * float(both[members].var(ddof=1))
-    statistic = float(both[shuffle.protected].sum()) - centre
+    statistic = float(both[protected].sum()) - centre
     z = statistic / sqrt(variance) if sqrt(variance) > TIE else 0.0
     p_z = erfc(abs(z) / sqrt(2))
     draws = len(shuffled)
