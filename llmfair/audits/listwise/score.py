@@ -369,12 +369,9 @@ def _measured_condition(
                 limits.setdefault(measure, []).append(limit)
     columns = [Column(measure, condition, group, of_it) for (measure, group), of_it in values.items()]
     if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
-        order = "control" in unheld[0].arguments
-        needs = "the initial orders" if order else "the answers of a model"
-        instead = f"write {OF_RANKINGS} here" if unheld[0].name == HEADLINE else "leave it out here"
         raise UsageError(
-            f"{unheld[0]} needs {needs}, which a run does not hold.",
-            f"llmfair listwise measures it; {'leave control=order out here' if order else instead}",
+            f"{unheld[0]} needs initial orders or answers of a model, which a run does not hold.",
+            f"llmfair listwise measures it; of rankings there are ExpRatio and {OF_RANKINGS}",
         )
     facts = _facts(files, against, DocumentCounts(documents=sum(missing), queries=len(missing)), longest)
     return ConditionFigures(
