@@ -419,7 +419,7 @@ class Definition:
     conclusion says whether this one can be assessed; where it cannot, no gate of this one holds. `reach`: the measure
     whose attainable range bounds this one, without a cutoff and with no parameters but those named after it. `limit`:
     with the arguments of `values`, what no order of a query's items passes; `limited_by` says what keeps them from it.
-    `shows` says what a report makes of this figure alone: `order dependence`, `position bias`. `of_lists(judged,
+    `shows` says what a report makes of this figure alone: `order dependence`. `of_lists(judged,
     cutoff)` makes what it reads of a list that was ranked several times: with a cutoff it is a measure of lists, too.
     `undefined` has words for its reasons of having no value, and for those of its conclusion. `says` is what it is in a
     sentence, where no docstring of `values` tells.

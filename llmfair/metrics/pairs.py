@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Definition, Formula, Tally, Undefined, Value, measure
+from llmfair.metrics.base import Formula, Tally, Undefined, Value, measure
 from llmfair.nouns import PairAnswer, PairVerdict, Side
 
 Floats = NDArray[np.float64]
@@ -174,85 +174,64 @@ def tally(pairs: JudgedPairs, formula: Formula) -> Tally:
     return Tally(formula, pairs.verdicts, pairs.counts(formula.things), readable, consistent, pairs.repeats)
 
 
-_OF_PAIRS: dict[str, Any] = {"reads": JudgedPairs, "cutoff": "none"}
-_REASONS = {
-    "no_valid_answer": "no pair has a winner in both orders",
-    "no_protected_win": "no consistent win of the protected group",
-    "no_unprotected_win": "no consistent win of the unprotected group",
-    "no_consistent_pair": "no pair that does not flip",
-    "too_few_consistent_pairs": "too few pairs that do not flip",
-    "too_few_pairs": "too few parseable pairs",
-    "no_pairs": "no pairs",
-}
-_TALLIED: dict[str, Any] = {"params": {"agg": ("macro", "pooled")}, "aggregate": "macro"}
-
-
-def _defined(name: str, formulas: Formula | dict[str, Formula], **declared: Any) -> Definition:
-    """A measure of this formula, or of one per group."""
-    by_group: Mapping[str, Formula] = {"": formulas} if isinstance(formulas, Formula) else formulas
-
-    def values(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
-        return {group: tally(pairs, formula) for group, formula in by_group.items()}
-
-    return measure(name, **{**_OF_PAIRS, **_TALLIED, "undefined": _REASONS, **declared})(values)
-
-
-_parity: dict[str, Any] = {
-    "parity": 1.0,
-    "scale": "log",
-    "better": "parity",
-    "bounds": (0.0, math.inf),
-    "assessed_by": "AdjustedOdds",
-}
-_rate: dict[str, Any] = {"bounds": (0.0, 1.0)}
-win_ratio = _defined("WinRatio", WIN_RATIO, cite="PP/UU (Wang et al. 2024, 3.3)", **_parity)
-raw_ratio = _defined("RawRatio", RAW_RATIO, cite="parseable answers, protected/unprotected", **_parity)
-balanced_ratio = _defined("BalancedRatio", BALANCED_RATIO, cite="(2PP + FF + SS)/(2UU + FF + SS)", **_parity)
-adjusted_odds = _defined(
-    "AdjustedOdds", ADJUSTED_ODDS, label="preference odds", worded=True, headline=True,
-    undefined={
-        **_REASONS,
+_OF_PAIRS: dict[str, Any] = {
+    "reads": JudgedPairs,
+    "cutoff": "none",
+    "undefined": {
+        "no_valid_answer": "no pair has a winner in both orders",
+        "no_protected_win": "no consistent win of the protected group",
+        "no_unprotected_win": "no consistent win of the unprotected group",
+        "no_consistent_pair": "no pair that does not flip",
+        "too_few_consistent_pairs": "too few pairs that do not flip",
+        "too_few_pairs": "too few parseable pairs",
+        "no_pairs": "no pairs",
         "equal_scores": "both scores of every pair are equal, so nothing is ranked",
         "position_driven": "the answers follow the position",
         "one_sided": "one group's items nearly always win",
         "outside_alone": "outside the band by itself, not beside all else tested",
         "chance_answers": "the answers agree over both orders no more than by chance",
+        "forced": "answers were held to the labels",
     },
-    cite="exp((logit p1 + logit p2)/2)", **_parity,
+}
+_PARITY: dict[str, Any] = {
+    "parity": 1.0, "scale": "log", "better": "parity", "bounds": (0.0, math.inf), "assessed_by": "AdjustedOdds",
+}  # fmt: skip
+_RATE: dict[str, Any] = {"bounds": (0.0, 1.0), "worded": True}
+
+
+def _define(name: str, formulas: Formula | dict[str, Formula], **declared: Any) -> None:
+    """A measure of this formula, or of one per group; a rate of answers that cannot be read tells nothing of a model
+    that was held to readable ones."""
+    by_group: Mapping[str, Formula] = {"": formulas} if isinstance(formulas, Formula) else formulas
+
+    def values(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
+        if pairs.forced and formulas is INVALID_RATE:
+            return {"": Undefined("forced")}
+        return {group: tally(pairs, formula) for group, formula in by_group.items()}
+
+    measure(name, params={"agg": ("macro", "pooled")}, aggregate="macro", **_OF_PAIRS, **declared)(values)
+
+
+_define("WinRatio", WIN_RATIO, cite="PP/UU (Wang et al. 2024, 3.3)", **_PARITY)
+_define("RawRatio", RAW_RATIO, cite="parseable answers, protected/unprotected", **_PARITY)
+_define("BalancedRatio", BALANCED_RATIO, cite="(2PP + FF + SS)/(2UU + FF + SS)", **_PARITY)
+_define(
+    "AdjustedOdds", ADJUSTED_ODDS, label="preference odds", worded=True, headline=True,
+    cite="exp((logit p1 + logit p2)/2)", **_PARITY,
 )  # fmt: skip
-position_odds = _defined(
+_define(
     "PositionOdds", POSITION_ODDS, scale="log", cite="exp((logit p1 − logit p2)/2)", bounds=(0.0, math.inf)
 )
-kappa = _defined("Kappa", KAPPA, cite="(PP + UU − e)/(1 − e) on shares, e by chance", bounds=(-1.0, 1.0))
-win_share = _defined(
-    "WinShare", WIN_SHARES, label="win share", worded=True, cite="PP/N, UU/N (Wang et al. 2024, Table 3)",
-    **_rate,
-)  # fmt: skip
-flip_rate = _defined(
-    "FlipRate", FLIP_RATE, label="flips", worded=True, cite="(FF + SS)/N", shows="order dependence", **_rate
-)
-first_slot_rate = _defined(
-    "FirstSlotRate", FIRST_SLOT_RATE, label="first shown wins", worded=True, cite="of parseable answers",
-    shows="position bias", **_rate,
-)  # fmt: skip
-position_index = _defined("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N", bounds=(-1.0, 1.0))
-tie_rate = _defined("TieRate", TIE_RATE, label="ties", worded=True, cite="T/N", **_rate)
+_define("Kappa", KAPPA, cite="(PP + UU − e)/(1 − e) on shares, e by chance", bounds=(-1.0, 1.0))
+_define("WinShare", WIN_SHARES, label="win share", cite="PP/N, UU/N (Wang et al. 2024, Table 3)", **_RATE)
+_define("FlipRate", FLIP_RATE, label="flips", cite="(FF + SS)/N", shows="order dependence", **_RATE)
+_define("FirstSlotRate", FIRST_SLOT_RATE, label="first shown wins", cite="of parseable answers", **_RATE)
+_define("PositionIndex", POSITION_INDEX, cite="(FF − SS)/N", bounds=(-1.0, 1.0))
+_define("TieRate", TIE_RATE, label="ties", cite="T/N", **_RATE)
+_define("InvalidRate", INVALID_RATE, label="unparseable", cite="M/N", **_RATE)
 
 
-@measure(
-    "InvalidRate", label="unparseable", worded=True,
-    undefined={**_REASONS, "forced": "answers were held to the labels"}, cite="M/N", **_OF_PAIRS, **_TALLIED,
-    **_rate,
-)  # fmt: skip
-def invalid_rate(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
-    # it says nothing of a model that was held to readable answers
-    return {"": Undefined("forced") if pairs.forced else tally(pairs, INVALID_RATE)}
-
-
-@measure(
-    "NoiseRate", label="test–retest disagreement", worded=True, cite="draws 0 and 1", undefined=_REASONS,
-    **_OF_PAIRS, **_rate,
-)  # fmt: skip
+@measure("NoiseRate", label="test–retest disagreement", cite="draws 0 and 1", **_OF_PAIRS, **_RATE)
 def noise_rate(pairs: JudgedPairs, cutoff: None) -> Mapping[str, Value]:
     """Share of the chats asked twice and readable twice whose answer changed; a tie is an answer.
 

@@ -86,7 +86,6 @@ class PairwiseFindable:
     pairs: float
     items_recur: bool
     ratio: float
-    level: float
     target: float
     reason: str | None = None
     prospects: tuple[Prospect, ...] = ()
@@ -311,9 +310,9 @@ def findable_of(
     counts = _pairs(design.pairs[stratum])
     check_power(settings.power, settings.level)
     items = Counter(
-        doc_id
+        probes.candidates.doc_ids[place]
         for probes in design.pairs[stratum].values()
-        for doc_id in {d for probe in probes for d in probe.candidates.doc_ids}
+        for place in np.unique(probes.pairs[:, 1:])
     )
     findable = PairwiseFindable(
         queries=len(counts),
@@ -321,7 +320,6 @@ def findable_of(
         pairs=harmonic_mean(counts) if counts else 0.0,
         items_recur=max(items.values(), default=1) > 1,
         ratio=settings.ratio,
-        level=settings.level,
         target=settings.power,
     )
     if settings.sequential or len(counts) < FEWEST_QUERIES:

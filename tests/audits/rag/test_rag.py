@@ -337,7 +337,7 @@ def test_a_server_is_asked_without_beams_and_a_judge_of_the_bare_answer() -> Non
         return Reply("bees" if "bees" in text else "none")
 
     with Server(answer) as server:
-        flags = ("-d", path, "-k", "2", "--samples", "3", *server.flags, "--attribution", "openai:judge")
+        flags = ("-d", str(path), "-k", "2", "--samples", "3", *server.flags, "--attribution", "openai:judge")
         found = done(*PAPER, *flags, "-o", "run")
     assert NO_BEAMS in found.err and claims == {"bees"}
     assert {row["measure"] for row in table(Path("run/metrics.csv"))} >= {
@@ -572,13 +572,8 @@ def test_a_generator_on_this_machine_reads_as_many_of_its_own_tokens_as_its_answ
     models.needs_local()
     folder = models.causal(tmp_path / "mistral", max_position_embeddings=512)
     data = items_of("d", *(f"{n} " + "words of an item " * 60 for n in range(4)))
-    flags = (
-        "-d",
-        data,
-        "-m",
-        f"hf:{folder}",
-        *"--alpha 1 --samples 2 --max-invalid 1 --max-tokens 8".split(),
-    )
+    short = "--alpha 1 --samples 2 --max-invalid 1 --max-tokens 8".split()
+    flags = ("-d", str(data), "-m", f"hf:{folder}", *short)
     ran(*flags, "-o", "run")
     assert told("run", "manifest")["settings"]["lines"] == ["its own tokens", 512 - 8 - 64]
     refuses("reads 512 tokens, of which its answer takes 500", "rag", *flags[:-1], "500")
