@@ -260,8 +260,9 @@ def test_what_relevance_alone_explains_stands_beside_conclusions() -> None:
         for q in range(6)
     }
     folder = write_folder(Path("lists"), lists)
-    asked = ("listwise", "-d", folder, *"-o run -m fake:biased -q --no-report".split())
-    audited = llmfair(*asked)  # among the few notes that are always there
+    audited = llmfair(
+        "listwise", "-d", folder, *"-o run -m fake:biased -q --no-report".split()
+    )  # among the few notes that are always there
     (line,) = (line for line in audited.out.splitlines() if "relevance alone gives an ExpRatio of " in line)
     assert line in llmfair("score", "run", "-v").out.splitlines()
     first = llmfair("score", "run/rankings/female.run", "-d", "lists").out

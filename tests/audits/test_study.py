@@ -103,10 +103,10 @@ def test_the_budget_is_that_of_the_whole_study() -> None:
     assert [run.error for run in plenty] == [None, None] and asked_of(plenty[0]) == [3, 11]
 
 
-def asked_of(run: SettingRun) -> list[int | None]:
+def asked_of(run: SettingRun) -> list[int]:
     """The calls of each command on a run."""
     assert run.folder is not None
-    return [each.calls for each in RunDir(run.folder).read_manifest().invocations]
+    return [each.calls or 0 for each in RunDir(run.folder).read_manifest().invocations]
 
 
 def test_one_failing_setting_stops_no_other() -> None:
