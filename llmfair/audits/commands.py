@@ -118,10 +118,12 @@ def takes_of(settings: AuditSettings, label: str) -> frozenset[str]:
     taken = {*settings.asked_with()} & {item.name for item in fields(settings)} - settings.idle()
     backend = spec.partition(":")[0]
     own_server = backend == "openai" and any(OPENAI_HOST not in url for url in settings.base_url)
-    held = backend in HELD or own_server  # to the form of its answers
-    taken -= {"answers"} if not settings.margins else {"constrain"}
-    taken -= set() if held else {"constrain"}
-    return frozenset(name for name in taken if getattr(settings, name) not in (True, "text"))
+    if not (backend in HELD or own_server):  # to the form of its answers
+        taken -= {"constrain"}
+    taken -= {"constrain"} if settings.margins else {"answers"}
+    return frozenset(
+        name for name in taken if (value := getattr(settings, name)) is not True and value != "text"
+    )
 
 
 def continuing(run: RunDir) -> str | None:
