@@ -160,9 +160,8 @@ def training_of(task: str, settings: AuditSettings, label: str) -> str:
     if backend not in TRAINABLE or " + " in name:
         return ""
     names = {item.name for item in fields(settings)}
-    if task != "pairwise" and getattr(settings, "prompt", None) not in wordings(
-        task
-    ):  # one of the user's own
+    prompt = getattr(settings, "prompt", None)
+    if task != "pairwise" and prompt not in wordings(task):  # one of the user's own
         names -= {"prompt"}
     flags = settings.as_flags(name for name in SHARED_WITH_TRAINING if name in names)
     return " ".join(filter(None, ["llmfair finetune-lora", flags, "-m", shlex.quote(name)]))
