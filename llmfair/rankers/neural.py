@@ -38,15 +38,28 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _loading(checkpoint: Checkpoint, name: str) -> Iterator[None]:
-    """Raises BackendError for files that are missing or broken."""
+    """Raises BackendError for files that are missing or broken, and for a model beyond the memory."""
     try:
-        with files.usual():
+        with files.usual(), _memory(checkpoint.name, "--backend-arg device=cpu"):
             yield
+    except BackendError:
+        raise
     except Exception as error:  # each library has its own for them
         raise BackendError(
             f"{checkpoint.name} cannot be loaded as {name}: {line_of(error)}.",
             f"name another checkpoint: {name}:NAME",
         ) from error
+
+
+@contextmanager
+def _memory(name: str, hint: str) -> Iterator[None]:
+    """Raises BackendError for what does not fit the memory."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise BackendError(f"{name} does not fit the memory.", hint) from None
 
 
 def _plain(text: str, tokenizer: Any) -> str:
@@ -139,35 +152,26 @@ class CrossEncoder(ScoringRanker):
     def _logits(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor | None) -> torch.Tensor:
         """Scores of a batch, (rows,)."""
 
-    def _load(self, **settings: Any) -> Any:
-        """The model, with whatever of it has to be checked."""
-        import transformers
-
-        return self._from_checkpoint(getattr(transformers, self.auto), **settings)
-
     def _score(self, inputs: Sequence[Input]) -> list[float]:
         """The inputs' scores, in their order. Raises BackendError for a batch that does not fit the memory."""
         import torch
 
         in_order = [0.0] * len(inputs)
         by_length = sorted(range(len(inputs)), key=lambda place: -len(inputs[place].ids))
+        room = self.arguments["batch_tokens"]
         while by_length:  # inputs of like lengths, rows × longest within the limit
-            fit = max(1, self.arguments["batch_tokens"] // len(inputs[by_length[0]].ids))
+            fit = max(1, room // len(inputs[by_length[0]].ids))
             batch, by_length = by_length[:fit], by_length[fit:]
-            rows = [inputs[place] for place in batch]
-            ids, mask = _rectangle([row.ids for row in rows], self._pad)
+            rows, device = [inputs[place] for place in batch], self._model.device
+            ids = _rectangle([row.ids for row in rows], int(self._tokenizer.pad_token_id or 0)).to(device)
+            mask = _rectangle([[1] * len(row.ids) for row in rows], 0).to(device)
             segments = None
             if rows[0].segments is not None:
-                segments = _rectangle([row.segments or [] for row in rows], 0)[0].to(self._model.device)
-            try:
-                with torch.inference_mode():
-                    scores = self._logits(ids.to(self._model.device), mask.to(self._model.device), segments)
-            except torch.OutOfMemoryError:
-                raise BackendError(
-                    f"{self.name} does not fit the memory with {len(batch)} passages at once.",
-                    f"--backend-arg batch_tokens={max(TOKENS, self.arguments['batch_tokens'] // 4)}",
-                ) from None
-            for place, score in zip(batch, scores.tolist(), strict=True):
+                segments = _rectangle([row.segments or [] for row in rows], 0).to(device)
+            smaller = f"--backend-arg batch_tokens={max(TOKENS, room // 4)}"
+            with torch.inference_mode(), _memory(f"{self.name} with {len(batch)} passages at once", smaller):
+                scores = self._logits(ids, mask, segments).tolist()
+            for place, score in zip(batch, scores, strict=True):
                 in_order[place] = score
         return in_order
 
@@ -180,22 +184,15 @@ class CrossEncoder(ScoringRanker):
         return tokenizer
 
     @cached_property
-    def _pad(self) -> int:
-        return int(self._tokenizer.pad_token_id or 0)
-
-    @cached_property
     def _model(self) -> Any:
         import torch
+        import transformers
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        try:
-            model = self._load(dtype=getattr(torch, self.dtype))
+        model = self._from_checkpoint(getattr(transformers, self.auto), dtype=getattr(torch, self.dtype))
+        with _memory(self.checkpoint.name, "--backend-arg device=cpu"):
             return model.eval().to(device_of(self.arguments["device"])[0])
-        except torch.OutOfMemoryError:
-            raise BackendError(
-                f"{self.checkpoint.name} does not fit the memory.", "--backend-arg device=cpu"
-            ) from None
 
     def _from_checkpoint(self, kind: Any, **settings: Any) -> Any:
         where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
@@ -258,7 +255,9 @@ class MonoBert(CrossEncoder):
     auto = "AutoModelForSequenceClassification"
 
     def _inputs(self, query: str, page: str) -> list[Input]:
-        query = self._cut(query)
+        ends = self._tokenizer(query, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        if len(ends) > QUERY_TOKENS:
+            query = query[: ends[QUERY_TOKENS - 1][1]]
         room = self.tokens - len(self._ids(query)) - self._tokenizer.num_special_tokens_to_add(pair=True)
         encoded = self._tokenizer(
             query,
@@ -274,23 +273,14 @@ class MonoBert(CrossEncoder):
             for ids, segment in zip(encoded["input_ids"], segments, strict=True)
         ]
 
-    def _cut(self, query: str) -> str:
-        """The query's text up to its 64th token."""
-        ends = self._tokenizer(query, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        return query[: ends[QUERY_TOKENS - 1][1]] if len(ends) > QUERY_TOKENS else query
-
-    def _load(self, **settings: Any) -> Any:
-        model = super()._load(**settings)
-        if model.config.num_labels not in (1, 2):
-            raise UsageError(
-                f"{self.checkpoint.name} tells {model.config.num_labels} classes apart, MonoBERT one or two.",
-                "name another checkpoint with -m monobert:NAME",
-            )
-        return model
-
     def _logits(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor | None) -> torch.Tensor:
         typed = {} if segments is None else {"token_type_ids": segments}
         logits: torch.Tensor = self._model(input_ids=ids, attention_mask=mask, **typed).logits
+        if logits.shape[1] > 2:
+            raise UsageError(
+                f"{self.checkpoint.name} tells {logits.shape[1]} classes apart, MonoBERT one or two.",
+                "name another checkpoint with -m monobert:NAME",
+            )
         return logits[:, 0] if logits.shape[1] == 1 else _log_share(logits)
 
 
@@ -305,15 +295,12 @@ def _log_share(logits: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.logsigmoid(true - false)
 
 
-def _rectangle(rows: Sequence[Sequence[int]], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows padded on the right, and where they stand."""
+def _rectangle(rows: Sequence[Sequence[int]], pad: int) -> torch.Tensor:
+    """Rows padded on the right."""
     import torch
 
-    def padded(parts: Sequence[torch.Tensor], value: int) -> torch.Tensor:
-        return torch.nn.utils.rnn.pad_sequence([*parts], batch_first=True, padding_value=value)
-
-    ids = [torch.tensor(row, dtype=torch.long) for row in rows]
-    return padded(ids, pad), padded([torch.ones_like(row) for row in ids], 0)
+    parts = [torch.tensor(row, dtype=torch.long) for row in rows]
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=pad)
 
 
 # Encoders of sentence-transformers: query and item become vectors, dense or sparse; their likeness scores. How texts
@@ -423,23 +410,15 @@ class Encoder(ScoringRanker):
 
     def _encoded(self, what: str, texts: Sequence[str]) -> Any:
         """Vectors, (texts, places). Raises BackendError for a batch that does not fit the memory."""
-        import torch
-
         more = {"convert_to_sparse_tensor": False} if self.kind.kind == "SparseEncoder" else {}
-        encode = getattr(self._model, f"encode_{what}")
-        try:
-            return encode(
-                [*texts],
-                batch_size=self.arguments["batch_size"],
-                convert_to_tensor=True,
-                show_progress_bar=False,
-                **more,
+        size = self.arguments["batch_size"]
+        with _memory(
+            f"{self.name} with {size} texts at once",
+            "--backend-arg batch_size=4 where it ranks, or a smaller checkpoint",
+        ):
+            return getattr(self._model, f"encode_{what}")(
+                [*texts], batch_size=size, convert_to_tensor=True, show_progress_bar=False, **more
             )
-        except torch.OutOfMemoryError:
-            raise BackendError(
-                f"{self.name} does not fit the memory with {self.arguments['batch_size']} texts at once.",
-                "--backend-arg batch_size=4 where it ranks, or a smaller checkpoint",
-            ) from None
 
     @cached_property
     def _model(self) -> Any:
