@@ -48,7 +48,8 @@ class Collection:
     @property
     def index(self) -> MadeIndex | None:
         """The index that it was fetched with; None where its documents are at hand to be indexed."""
-        return self.source.index if self.too_many else None  # type: ignore[no-any-return]
+        index: MadeIndex | None = self.source.index if self.too_many else None
+        return index
 
     @cached_property
     def qrels(self) -> Qrels:

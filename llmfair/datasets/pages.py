@@ -67,7 +67,7 @@ class PageWriter:
         """Writes columns and groups."""
         ids, codes = np.array(self.ids, dtype=np.int64), np.array(self._code_of, dtype=np.int32)
         order = np.argsort(ids)
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             "ids": ids[order],
             "codes": codes[order],
             "titled": np.array(self._titled, dtype=np.bool_)[order],

@@ -420,17 +420,6 @@ def test_every_page_is_indexed_with_its_groups_and_first_words(tmp_path: Path) -
     )
 
 
-@pytest.mark.whole
-def test_a_pool_is_of_the_relevant_pages(tmp_path: Path) -> None:
-    given = made(200)
-    record = from_files(tmp_path, given, "--index", "pool")
-    pool = {page_id for pages in given.relevant for page_id in pages}
-    pages = Collection(load_dataset(GENDER)).documents
-    assert record["pages"]["index"]["documents"] == len(pool) == len(pages)
-    labelled = {str(page_id): numbers_of(page_id) for page_id in pool if page_id % 3}
-    assert {doc_id: page.numbers for doc_id, page in pages.items() if page.numbers} == labelled
-
-
 def test_a_fetch_from_files_says_what_it_reads_and_needs(tmp_path: Path) -> None:
     """Nothing is downloaded, so that nobody is asked."""
     found = llmfair(
