@@ -175,13 +175,13 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
     if step == "topics":
         return True
     if step == "metadata":
-        return options.index != "full" or done.get("full", False)
+        return options.index != "full" or bool(done.get("full"))
     if wanted := options.indexed:
         index = collection.folder / index_name(wanted["scope"]) / wanted["analyzer"]
         there = wanted["engine"] != "tantivy" or index.is_dir()
         if not there or not wanted.items() <= done.get("index", {}).items():
             return False
-    return options.text_words <= done.get("text_words", 0)
+    return bool(options.text_words <= done.get("text_words", 0))
 
 
 # Where the source files come from: a copy that the user names, ir_datasets' own, or its addresses
