@@ -190,8 +190,9 @@ def test_other_functions_find_what_their_commands_print(pairs: tuple[llmfair.Res
     ]
     for result, words in same:
         assert json.loads(json_text(result.results)) == well(command(*words, "--json")).json, words
-        assert command(*words, "-v").out.startswith(str(result)), words  # below it stands where everything is
         assert "<caption>" in result._repr_html_()
+        if words[0] != "calibrate":  # below the table stands where everything is
+            assert command(*words, "-v").out.startswith(str(result)), words
     studied = same[-1][0]
     assert {path.name for path in Path("swept").iterdir()} == {"study.json", "study.csv"}
     again = llmfair.open_run("swept")
@@ -215,7 +216,7 @@ def test_runs_are_named_one_by_one_or_in_a_list(pairs: tuple[llmfair.Result, llm
         llmfair.write_report()
 
 
-def test_a_report_that_cannot_be_written_loses_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_that_cannot_be_written_loses_no_run(undrawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*args: Any) -> None:
         raise OSError("no space left on device")
 
@@ -340,7 +341,7 @@ def test_what_has_no_answer_raises_after_what_there_is_is_written() -> None:
 
 
 @pytest.mark.whole
-def test_an_object_is_a_model_named_in_folder_and_journal() -> None:
+def test_an_object_is_a_model_named_in_folder_and_journal(undrawn: None) -> None:
     model = InOrder()
     result = llmfair.audit_listwise(model=model, **{**QUICK, "report": True})
     assert model.asked == 15 and result.folder.name.startswith("listwise-sample-gender-object-in-order-")

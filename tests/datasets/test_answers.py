@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,14 +98,6 @@ def test_items_that_all_have_a_label_make_a_choice(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_slip_in_a_line_is_named(tmp_path: Path, change: Mapping[str, Any], message: str) -> None:
     refuses(message, "datasets", "show", lines(tmp_path, GOOD, {**GOOD, "id": "2", **change}))
-
-
-@pytest.mark.whole
-def test_types_of_lines_leave_memory_whole() -> None:
-    """Python's allocator says so itself; a list beside a text with a pattern, in one union, corrupts it."""
-    program = "import llmfair.datasets.answers as a, msgspec; [msgspec.json.Decoder(t) for t in (a._Line, a._Answer)]"
-    environment = {**os.environ, "PYTHONMALLOC": "debug", "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
 
 def test_the_identity_moves_with_inputs_answers_items_and_labels(tmp_path: Path) -> None:

@@ -52,7 +52,6 @@ from tests.datasets.trec_sources import (
 )
 from tests.disks import SmallDisk
 from tests.folders import content
-from tests.fresh import loaded_by
 from tests.retrieval.test_bm25 import held
 from tests.shared import realdata
 
@@ -215,12 +214,6 @@ def test_the_list_names_all_datasets_with_size_and_state(gender: TrecFair) -> No
         "trec-fair/2022/eval/location": (["location"], 50, False),
     }
     assert found["trec-fair/2021/location"]["size"].startswith("15.6 GB")
-
-
-@pytest.mark.whole
-def test_listing_datasets_loads_neither_ir_datasets_nor_pandas() -> None:
-    listing = "from llmfair.cli.app import run\nassert run(['datasets', 'list']) == 0"
-    assert not loaded_by(listing) & {"ir_datasets", "pandas", "requests"}
 
 
 # Real records
