@@ -126,7 +126,7 @@ def keep_groups(
         ],
     )
     with written(folder / GROUPS) as pages:
-        for page_id, number, line in by_id(lines, "page_id", name, counts):
+        for page_id, number, line in by_id(lines, "page_id", name):
             if not (full or page_id in relevant):
                 continue
             row = fields_of(line, labelled, name, number)
@@ -147,7 +147,6 @@ def keep_groups(
         for page_id in np.setdiff1d(wanted, pages.ids).tolist():
             pages.add(page_id)
     return {
-        "lines": counts["lines"],
         "duplicate_lines": counts["duplicate_lines"],
         **({"full": True} if full else {}),
         "pages_without_metadata": len(wanted) - counts["labelled"],
@@ -181,7 +180,7 @@ def keep_pages(
     counts = Counter[str]()
     key_of_text, plain = text_of or NO_TEXT
     article = defstruct("Article", [(key, str | None, None) for key in ("title", key_of_text)])
-    keyed = _titles(lines, name, counts) if titles else by_id(lines, "id", name, counts)
+    keyed = _titles(lines, name) if titles else by_id(lines, "id", name)
     metadata, relevant, unknown = PageStore(folder / GROUPS), frozenset(wanted.tolist()), Document("", "")
 
     def documents(pages: PageWriter, every: PageWriter | None) -> Iterator[Document]:
@@ -220,7 +219,6 @@ def keep_pages(
         for _ in added:  # an index that was whole looks at none
             pass
     return {
-        "lines": counts["lines"],
         "duplicate_lines": counts["duplicate_lines"],
         "pages": len(wanted),
         "pages_without_title": len(wanted) - counts["titled"],
@@ -228,12 +226,11 @@ def keep_pages(
     }
 
 
-def _titles(lines: Iterable[bytes], name: str, counts: Counter[str]) -> Iterator[Keyed]:
+def _titles(lines: Iterable[bytes], name: str) -> Iterator[Keyed]:
     """Titles with their page id; the first line may name columns. Raises UsageError for any other that is no title."""
     for number, line in enumerate(lines, start=1):
         page_id, tab, title = line.rstrip(b"\r\n").partition(b"\t")
         if tab and page_id.strip().isdigit() and len(page_id) < 20:
-            counts["lines"] += 1
             yield int(page_id), number, title
         elif line.strip() and number > 1:
             raise UsageError(f"{name}:{number}: expected page_id, a tab, title.", "one page a line")
@@ -282,16 +279,15 @@ Keyed = tuple[int, int, bytes]
 """Page id, number of the line, the line."""
 
 
-def by_id(lines: Iterable[bytes], key: str, name: str, counts: Counter[str]) -> Iterator[Keyed]:
+def by_id(lines: Iterable[bytes], key: str, name: str) -> Iterator[Keyed]:
     """Lines of JSON with their page id, which is read without parsing the line where it stands first, as it does."""
     first = re.compile(rb'\s*\{\s*"%s"\s*:\s*"?(\d{1,18})"?\s*[,}]' % key.encode())
-    keyed, number = defstruct("Line", [(key, PageId)]), 0
+    keyed = defstruct("Line", [(key, PageId)])
     for number, line in enumerate(lines, start=1):
         if match := first.match(line):
             yield int(match[1]), number, line
         elif line.strip():
             yield int(getattr(fields_of(line, keyed, name, number), key)), number, line
-    counts["lines"] = number
 
 
 def fields_of(line: bytes, of: type[T], name: str, number: int) -> T:

@@ -41,11 +41,6 @@ def of_dataset(name: str, ranked: Collection[str] = (), options: DataOptions | N
 
     Of a source whose documents are loaded by id they are those that are `ranked`, and all relevant ones.
     """
-    if name.startswith("irds:"):
-        export = f"ir_datasets export {name.partition(':')[2]} qrels > qrels.txt"
-        raise UsageError(
-            f"runs are not measured by {name} itself.", f"{export}, then --qrels qrels.txt --groups FILE"
-        )
     dataset = load_dataset(name, options)
     if hasattr(dataset, "qrels"):
         topics = {query.query_id: query for query in getattr(dataset, "topics", dataset.queries)}

@@ -364,7 +364,6 @@ def test_runs_are_scored_and_reranked_against_a_table() -> None:
         "rerank", "my.run", "--with", "bm25", "-d", "other.csv", "--columns", "doc_id=id", "-o", "new.run"
     ).out
     assert "-d other.csv --columns doc_id=id" in done
-    refuses("runs are not measured by irds:x/test itself", "score", "my.run", "-d", "irds:x/test")
 
 
 # docs/own-data.md
