@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmfair.asking.journal import SHARED, Journal, Requests
 from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
@@ -74,30 +74,28 @@ class Asker:
                 raise Stopped
             if self.opened:
                 return
+            tasks = asyncio.ensure_future(self._open_all()), asyncio.ensure_future(self.stopping.wait())
             try:
-                with files.usual():  # it may download weights
-                    await self._while_wanted(self.backend.open())
-                await self._while_wanted(self.lanes.open())
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                if not tasks[0].done():
+                    raise Stopped
+                await tasks[0]
             except LlmfairError as error:
                 self.stop(error)
                 raise Stopped from None
             except Exception:
                 self.halt()
                 raise
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
             self.opened = True
 
-    async def _while_wanted(self, opening: Coroutine[Any, Any, None]) -> None:
-        """Waits for it; given up when the run is stopping. Raises Stopped then."""
-        tasks = asyncio.ensure_future(opening), asyncio.ensure_future(self.stopping.wait())
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if not tasks[0].done():
-                raise Stopped
-            await tasks[0]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    async def _open_all(self) -> None:
+        with files.usual():  # it may download weights
+            await self.backend.open()
+        await self.lanes.open()
 
     async def close(self) -> None:
         await self.lanes.close()

@@ -12,7 +12,7 @@ from llmfair.backends.faults import BLOCKED
 from llmfair.backends.local import permutation_grammar
 from llmfair.control_tokens import answer_of
 from llmfair.errors import UsageError
-from llmfair.io.files import decode, encode
+from llmfair.io.files import encode
 from llmfair.nouns import Completion, Expects, Finish, Labels, Message, Permutation, Sampling, Text
 
 FREE = Text()
@@ -178,11 +178,3 @@ def is_alias(wanted: str, named: str) -> bool:
     ]
     first, second = sorted(short, key=len)
     return second.startswith(first) and _VERSION.fullmatch(second[len(first) :]) is not None
-
-
-def models_of(reply: bytes) -> list[str] | None:
-    """The names in a list of models; None for what is no such list."""
-    try:
-        return [str(row["id"]) for row in decode(reply)["data"]]
-    except UNPARSEABLE:
-        return None

@@ -18,10 +18,11 @@ from typing import Any, ClassVar
 
 import llmfair
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.chat_completions import ALTERNATIVES, LIMITS, UNPARSEABLE, models_of
+from llmfair.backends.chat_completions import ALTERNATIVES, LIMITS, UNPARSEABLE
 from llmfair.backends.faults import Fault, Refusal, refusal_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
+from llmfair.io.files import decode
 from llmfair.io.net import (
     CONNECT_SECONDS,
     Allowance,
@@ -177,7 +178,10 @@ class Server(ABC):
         """Returns from a server that is up and lists the model. Raises what `complete` does for another."""
         reply = await self._ask("GET", "models", seconds=CONNECT_SECONDS)
         answers = 200 <= reply.status < 300
-        models = models_of(reply.body) if answers else None
+        models = None
+        if answers:
+            with suppress(*UNPARSEABLE):
+                models = [str(row["id"]) for row in decode(reply.body)["data"]]
         if models is None and not self.lists_models and (answers or reply.status in _ELSEWHERE):
             return
         if not answers:
