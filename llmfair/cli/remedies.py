@@ -14,11 +14,8 @@ from llmfair import terminal
 from llmfair.cli.options import RunsDir, command, run_argument
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.io.files import plain
-from llmfair.io.text import visible
-from llmfair.settings.commands import FinetuneSettings, MitigateSettings
 from llmfair.io.text import count, visible
-from llmfair.settings.commands import FinetuneSettings
-from llmfair.settings.commands import MitigateSettings
+from llmfair.settings.commands import FinetuneSettings, MitigateSettings
 
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress

@@ -665,9 +665,7 @@ def furthest_lists(
             begun = f", {design.initial} initial order"
             begun += f" {order + 1} of {design.orders}" * (design.orders > 1)
             begun += f", repeat {repeat + 1} of {design.repeats}" * (design.repeats > 1)
-            items = [
-                Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0) for d in doc_ids
-            ]
+            items = [Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0) for d in doc_ids]
             rankings.append((f"{condition} prompt" + begun * (design.prompt_sha256 is not None), items))
         text = figures_text(values, named(by, results), TITLES)
         return FurthestQuery(queries.get(query_id, query_id), text, rankings)
