@@ -140,8 +140,7 @@ def log_ratio(over: Floats, under: Floats) -> Floats:
 
 def ratio_scores(over: ArrayLike, under: ArrayLike) -> Floats:
     """d_q = Σ_j a_jq/Σa_j − Σ_j b_jq/Σb_j: what each query adds to the error of ln R; shape (queries,), sum 0."""
-    scores: Floats = _shares(_factors(over)) - _shares(_factors(under))
-    return scores
+    return _shares(_factors(over)) - _shares(_factors(under))
 
 
 def standard_error(scores: Floats) -> float:

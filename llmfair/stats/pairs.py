@@ -147,8 +147,7 @@ class PairContributions:
         """d_k = w_k Σ_c ∂f/∂s_c (x_kc − s_c x_k)/W: what each pair adds to the error of f; shape (n,), sum 0."""
         each, shares, sizes = self.each, self.shares, self.sizes
         slopes = gradient(figure, self.cells) * float(sizes.sum()) / self.repeats
-        scores: Floats = each * (self.counts @ slopes - sizes * (shares @ slopes)) / (each @ sizes)
-        return scores
+        return each * (self.counts @ slopes - sizes * (shares @ slopes)) / (each @ sizes)
 
     def variance(self, figure: Figure) -> Variance:
         """The clustered variance of f."""

@@ -167,8 +167,7 @@ def random_lists(counts: Sequence[int], draws: int, *, rng: np.random.Generator)
 
 def rank_exposures(n: int) -> Floats:
     """v_a = 1/ln(1+a) for the ranks a = 1 … n; shape (n,)."""
-    exposures: Floats = 1 / np.log1p(np.arange(1, n + 1))
-    return exposures
+    return 1 / np.log1p(np.arange(1, n + 1))
 
 
 # What a way of asking can reach at all: rankers with a fixed taste and no noise, simulated from random orders. A

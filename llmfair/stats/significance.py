@@ -231,8 +231,7 @@ def _beyond_stratum(query: LabelledItems) -> Floats:
     """Each document's exposure less the mean of its stratum; shape (documents,)."""
     _, stratum = np.unique(query.strata, return_inverse=True)
     means = np.bincount(stratum, query.exposures) / np.bincount(stratum)
-    beyond: Floats = query.exposures - means[stratum]
-    return beyond
+    return query.exposures - means[stratum]
 
 
 def _blocks(draws: int, width: int) -> Iterator[int]:

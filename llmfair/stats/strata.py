@@ -98,8 +98,7 @@ class Outcomes:
         strata = [*Stratum] if stratum is None else [stratum]
         numbers, rows = np.unique(self.query, return_inverse=True)
         pairs = [sum(self.shown.get((int(number), each), 0) for each in strata) for number in numbers]
-        weights: Floats = 1 / np.array(pairs, float)[rows]
-        return weights
+        return 1 / np.array(pairs, float)[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,8 +332,7 @@ class _Slopes(NamedTuple):
 
     @property
     def hessian(self) -> Floats:
-        matrix: Floats = self.base.T @ (self.base * self.information[:, None])
-        return matrix
+        return self.base.T @ (self.base * self.information[:, None])
 
 
 @dataclass(frozen=True)
@@ -513,8 +511,7 @@ class Fit:
         """The contrast of two alike items, one in the first slot and one in the last."""
         odd = [-2.0 * (power % 2) for power in range(1, self.powers + 1)]
         others = len(self.coefficients) - self.powers - self.sign
-        contrast: Floats = np.array([*[0.0] * others, *odd, *[-1.0] * self.sign])
-        return contrast
+        return np.array([*[0.0] * others, *odd, *[-1.0] * self.sign])
 
     def spread(self, contrast: Floats) -> Spread:
         """The error of coefficients times a contrast, shape (k,)."""
@@ -607,8 +604,7 @@ def _jackknife(queries: Integers, slopes: _Slopes) -> Floats | None:
     left = np.array([hessian - base.T @ information for base, information in by_query])
     if not (np.linalg.cond(left) < 1 / TOLERANCE).all():
         return None
-    changes: Floats = np.linalg.solve(left, _sums(queries, slopes.scores)[..., None])[..., 0].astype(float)
-    return changes
+    return np.linalg.solve(left, _sums(queries, slopes.scores)[..., None])[..., 0].astype(float)
 
 
 def change(one: Fit, other: Fit) -> tuple[float, Spread] | None:
@@ -644,8 +640,7 @@ def null_scores(outcomes: Compared, stratum: Stratum | None, fit: Fit) -> Floats
     slopes = rows.slopes(design, weights, np.array([0.0, *rest]))
     information, scores = slopes.hessian, _sums(rows.ways[0], slopes.scores)
     accounted = np.linalg.lstsq(information[1:, 1:], information[1:, 0], rcond=None)[0]
-    result: Floats = scores[:, 0] - scores[:, 1:] @ accounted
-    return result
+    return scores[:, 0] - scores[:, 1:] @ accounted
 
 
 def slots_decide(outcomes: Compared, stratum: Stratum | None) -> bool:

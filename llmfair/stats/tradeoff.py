@@ -136,10 +136,7 @@ class Cell:
 
 def interval_of(disparity: ArrayLike) -> NDArray[np.intp]:
     """Which of INTERVALS each disparity lies in; the last one is closed."""
-    places: NDArray[np.intp] = np.digitize(
-        np.round(np.asarray(disparity, dtype=np.float64), DECIMALS), ANCHORS[1:-1]
-    )
-    return places
+    return np.digitize(np.round(np.asarray(disparity, dtype=np.float64), DECIMALS), ANCHORS[1:-1])
 
 
 def cells(
