@@ -77,7 +77,7 @@ from llmfair.metrics.utility import TREC_EVAL
 from llmfair.nouns import Conclusion, Failure, Measurement, Probe, Ranking, Side
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker
-from llmfair.rankers.strategies import Ranked
+from llmfair.rankers.strategies import Ranked, are_places
 from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.stats import intervals
 from llmfair.stats.intervals import (
@@ -731,6 +731,10 @@ def joined_windows(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]
 
 
 Chains = Sequence[tuple[Probe, Ranked]]
+POSITIONS = (
+    "the scores of every list are 0 to n - 1, each once: if these are positions, best first, as argsort gives them, "
+    "return the documents themselves in that order"
+)
 
 
 def outcome_of(
@@ -780,6 +784,7 @@ def outcome_of(
     planned |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
     ranked = Counter(probe.condition for probe, _ in chains)
     counts = {name: ProbeCounts(planned[name], ranked[name]) for name in names}
+    scores = [window.scores for _, ranked in chains for window in ranked.windows if window.scores is not None]
     results = ListwiseResults(
         **design.told(run, counts, failures, columns),
         limits=limit_notes(design.measures, judged[INITIAL]),
@@ -789,6 +794,8 @@ def outcome_of(
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},
         findings=findings,
         family=Family(family, contrasted),
+        warnings=[POSITIONS]
+        * (design.subject.scores_lists and bool(scores) and all(map(are_places, scores))),
     )
     where = windows_of(results.design)
     return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
