@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from llmfair.audits.kind import HELP, Help, Kind
@@ -17,7 +18,9 @@ from llmfair.errors import UsageError
 from llmfair.registry import later, register
 
 if TYPE_CHECKING:
+    from llmfair.audits.listwise.results import ListwiseResults
     from llmfair.audits.subject import Subject
+    from llmfair.results import SettingRow
 
 
 FORM = "window/step, with xPASSES where wanted, comma-separated: 5/1,10/5,20/10x3"
@@ -62,6 +65,11 @@ class WindowsStudy(Study):
                 raise UsageError(f"'{part}' in --settings: {error.message}", FORM) from None
             audits[f"{window}/{step}" + f"x{passes}" * (passes > 1)] = audit
         return audits
+
+    def rows(self, setting: str, results: ListwiseResults) -> Iterator[SettingRow]:
+        """Those of its prompts, and of the orders that they began with."""
+        conditions = (*results.design.conditions, "initial")
+        return (row for row in super().rows(setting, results) if row.condition in conditions)
 
 
 class Listwise(Kind):
