@@ -70,14 +70,11 @@ def trec_eval_measure(
         if param not in declared:
             raise unknown_param(spoken, param, {*declared, *also} - {at})
         value = arguments[param] = _literal(text, declared[param].dtype)
+        numbers = [*value.values()] if isinstance(value, dict) else [value] * isinstance(value, int)
         # a negative gain crashes trec_eval
-        sound = (
-            all(isinstance(gain, int) and gain >= 0 for gain in value.values())
-            if isinstance(value, dict)
-            else True
-        )
-        sound = sound and not (isinstance(value, int) and abs(value) > LONGEST_LIST)
-        if not (sound and declared[param].validate(value)) or (param == "cutoff" and value < 1):
+        least = 1 if param == "cutoff" else 0 if isinstance(value, dict) else -LONGEST_LIST
+        sound = all(isinstance(number, int) and least <= number <= LONGEST_LIST for number in numbers)
+        if not (sound and declared[param].validate(value)):
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
     if at in declared and declared[at].required and at not in arguments:
         raise UsageError(f"{spoken} needs a {at}.", f"write {spoken}@k")
