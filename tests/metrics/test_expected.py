@@ -74,50 +74,34 @@ def of_case(case: Mapping[str, Any]) -> Retrieved:
     return retrieved(lists, useful, k, docs, policy)
 
 
-def test_the_figures_of_lists_that_are_seen_to_k() -> None:
+def test_the_figures_of_lists_that_are_seen_to_k_and_their_bounds() -> None:
     cases = [case for case in vectors("expected_exposure")["cases"] if "browsing" not in case["tags"]]
     assert cases
+    keys = {"EE-D": "disparity", "EE-R": "relevance", "EE-L": "loss"}
     for case in cases:
         observed, paper = of_case(case), case["expected"]["paper"]
-        of = ("policy",) if "weights" in case["input"] else ("policy", "samples")
+        code = case["expected"].get("fair_rag_code", {"error": ""})
         assert observed.exposure == pytest.approx(paper["exposure"], abs=NEAR)
         aim = dict(zip(observed.doc_ids, target(observed.flags, observed.k).tolist(), strict=True))
         assert aim == pytest.approx(paper["target"], abs=NEAR)
-        for whose in of:
-            for name in ("EE-D", "EE-R", "EE-L"):
-                raw = number(value(f"{name}(norm=raw,of={whose})", observed))
-                assert raw == pytest.approx(paper[name.replace("-", "_")], abs=NEAR), case["id"]
-            for name in ("EE-D", "EE-R"):
-                found = number(value(f"{name}(of={whose})", observed))
-                assert found == pytest.approx(paper[f"{name.replace('-', '_')}_norm_exact"], abs=NEAR), case[
-                    "id"
-                ]
-            code = case["expected"].get("fair_rag_code", {"error": ""})
-            for name in () if "error" in code else ("EE-D", "EE-R", "EE-L"):
-                found = number(value(f"{name}(norm=fair-rag,of={whose})", observed))
-                assert found == pytest.approx(code[f"{name.replace('-', '_')}_norm"], abs=NEAR), case["id"]
-
-
-def test_the_bounds_of_the_reference_figures() -> None:
-    for case in vectors("expected_exposure")["cases"]:
-        if "browsing" in case["tags"]:
-            continue
-        observed, expected = of_case(case), case["expected"]
-        exposure = [observed.exposure[doc] for doc in observed.doc_ids] if observed.exposure else []
-        found, known = exact(exposure, observed.flags, observed.k), expected["paper"]["bounds_exact"]
-        released = fair_rag(exposure, observed.flags, observed.k)
-        code = expected.get("fair_rag_code", {"error": ""})
-        for key in ("disparity", "relevance", "loss"):
-            name = {"disparity": "EE_D", "relevance": "EE_R", "loss": "EE_L"}[key]
-            bounded: Bounded | None = getattr(found, key)
-            if known.get(name) is not None:
-                assert bounded is not None
-                assert (bounded.low, bounded.high) == pytest.approx(tuple(known[name]), abs=NEAR)
+        exposure = [(observed.exposure or {})[doc] for doc in observed.doc_ids]
+        ours, theirs = (norm(exposure, observed.flags, observed.k) for norm in (exact, fair_rag))
+        for name, key in keys.items():
+            known, bounded = name.replace("-", "_"), getattr(ours, key)
+            for whose in ("policy",) if "weights" in case["input"] else ("policy", "samples"):
+                expected = [("norm=raw", paper[known])]
+                expected += [("norm=exact", paper[f"{known}_norm_exact"])] if name != "EE-L" else []
+                expected += [] if "error" in code else [("norm=fair-rag", code[f"{known}_norm"])]
+                for norm, figure in expected:
+                    found = number(value(f"{name}({norm},of={whose})", observed))
+                    assert found == pytest.approx(figure, abs=NEAR), (case["id"], norm)
+            if paper["bounds_exact"].get(known) is not None:
+                limits = tuple(paper["bounds_exact"][known])
+                assert (bounded.low, bounded.high) == pytest.approx(limits, abs=NEAR)
             if "error" not in code:
-                bounded = getattr(released, key)
-                assert bounded is not None
-                assert bounded.value == pytest.approx(code[name], abs=NEAR)
-                assert (bounded.low, bounded.high) == pytest.approx(tuple(code["bounds"][name]), abs=NEAR)
+                bounded, limits = getattr(theirs, key), tuple(code["bounds"][known])
+                figures = bounded.value, bounded.low, bounded.high
+                assert figures == pytest.approx((code[known], *limits), abs=NEAR)
 
 
 def test_the_figures_of_readers_who_browse() -> None:

@@ -270,34 +270,6 @@ def test_of_a_ranker_without_windows_ties_are_no_preference(grades: int, expecte
     assert concluded(ListOdds(found, {}, 0.0), True, HowRanked()) == (within, expected)
 
 
-def cut_lists(odds: float, cut: int, queries: int, rng: np.random.Generator) -> list[Judged]:
-    """Rankings of 60 judged items, 24 of them protected, of which `cut` are listed."""
-    names = [f"d{number}" for number in range(60)]
-    sides = {name: Side.PROTECTED if n % 5 < 2 else Side.UNPROTECTED for n, name in enumerate(names)}
-    found = []
-    for _ in range(queries):
-        grades = dict(zip(names, rng.integers(0, 2, 60).tolist(), strict=True))
-        tastes = {n: log(odds) * (sides[n] is Side.PROTECTED) + 1.5 * grades[n] + rng.gumbel() for n in names}
-        listed = sorted(names, key=tastes.__getitem__, reverse=True)[:cut]
-        whole = judged(sides, grades, None, [listed])
-        kept = replace(whole.candidates, documents=tuple(Document(n, "") for n in listed))
-        found.append(replace(whole, candidates=kept, missing=tuple({*names} - {*listed})))
-    return found
-
-
-def test_items_that_a_cut_ranking_leaves_out_are_behind_those_it_lists() -> None:
-    """Else the odds are those among items that came to be listed, which are nearer to parity than any preference."""
-    queries = cut_lists(0.7, 20, 150, np.random.default_rng(0))
-    counted, listed = (
-        preference(odds_of(of_it, "PreferenceOdds(of=ranking)"))
-        for of_it in (queries, [replace(query, missing=()) for query in queries])
-    )
-    assert counted is not None and listed is not None
-    low, high = counted.estimate.low, counted.estimate.high
-    assert low is not None and high is not None and low < 0.7 < high
-    assert listed.estimate.low is not None and listed.estimate.low > 0.7
-
-
 def test_a_cut_ranking_by_hand() -> None:
     """p1 is ahead of u2 and u3, and u1 behind it; u1 is ahead of p2; nothing missing, nor unjudged, is compared."""
     sides = {
