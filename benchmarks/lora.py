@@ -149,7 +149,7 @@ def product(
         **changes,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        ended = train(model, groups, lambda: Validation(1.0, {}, {}), recipe, Path(folder))
+        ended = train(model, groups, lambda: Validation(1.0, {}), recipe, Path(folder))
         lines = [json.loads(line) for line in (Path(folder) / LOG).read_text().splitlines()]
     model.model = model.model.unload()
     seconds = [line["seconds"] for line in lines if "loss" in line][WARM_UP:]

@@ -250,7 +250,6 @@ def document_of(error: LlmfairError) -> ErrorDocument:
 
 # Figures of a remedy's rankings, and their changes beside the unmitigated ones, paired by query.
 
-
 OF_A_PAGE = (UTILITY, PAGE)  # what compares of rankings of other documents too
 UNTOUCHED, OTHER_LISTS = "answers_untouched", "other_lists"
 """Why there is no figure: the remedy orders anew what was answered; it ranks other documents than the run's lists."""
@@ -499,24 +498,16 @@ def outcome_of(
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
     finding = run.findings.get(base.condition)
     results = MitigationResults(
-        schema=SCHEMA,
-        task="mitigate",
-        status="incomplete" if any(each.failed for each in tried) else "complete",
-        run=str(base.run.path),
+        schema=SCHEMA, task="mitigate",
+        status="incomplete" if any(each.failed for each in tried) else "complete", run=str(base.run.path),
         **{key: getattr(run, key) for key in ("dataset", "attribute", "words", "level", "band")},
-        model=run.named_model,
-        condition=base.condition,
-        conclusion=None if finding is None else finding.conclusion,
-        margin=base.chosen.margin,
-        seed=base.settings.seed,
-        queries=len(base.orders),
-        orders=max(map(len, base.orders.values())),
-        prompted=run.design.prompted,
-        measures=[str(measure) for measure in measures],
+        model=run.named_model, condition=base.condition,
+        conclusion=None if finding is None else finding.conclusion, margin=base.chosen.margin,
+        seed=base.settings.seed, queries=len(base.orders), orders=max(map(len, base.orders.values())),
+        prompted=run.design.prompted, measures=[str(measure) for measure in measures],
         labels={str(measure): measure.label for measure in measures if measure.definition.worded},
         measure_notes={str(measure): measure.note for measure in measures if measure.note},
         family=sum(p is not None for p in adjusted),
-        remedies=[with_figures_of(row) if row.available else row for row in rows_of_all],
-        rows=of_all,
-    )
+        remedies=[with_figures_of(row) if row.available else row for row in rows_of_all], rows=of_all,
+    )  # fmt: skip
     return structs.replace(results, verdict=verdict_of(results, folder)), rows

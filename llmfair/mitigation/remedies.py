@@ -149,7 +149,6 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
 # `@register("remedy", NAME)`. One that a run or this machine lacks something for raises an error that says what, and
 # the way out: it is named in the table, and no more.
 
-
 Merger = Callable[[Sequence[Ranking]], Ranking]
 MOST_HALVES = 10
 """So many ways to deal orders into two halves are looked at."""
@@ -377,13 +376,9 @@ class Lora(Remedy):
 
     def apply(self, run: Unmitigated) -> Audit:
         backend, _, name = run.model.partition(":")
-        if " + " in run.model:
-            raise UsageError("the run's model has an adapter already.", "mitigate the run of its base")
-        if backend not in TRAINABLE:
-            raise UsageError(
-                f"{run.model} takes no adapter.",
-                f"a model of this machine does: {' or '.join(f'{one}:NAME' for one in TRAINABLE)}",
-            )
+        if backend not in TRAINABLE or " + " in name:
+            able = " or ".join(f"{backend}:NAME" for backend in TRAINABLE)
+            raise UsageError(f"{run.model} takes no adapter.", f"a base of this machine does: {able}")
         adapter = run.chosen.adapter or trained_beside(run, name)
         if adapter is None:
             raise UsageError(
@@ -418,16 +413,9 @@ class NamedPrompt(Remedy):
             (name for name, side in run.attribute.variants.items() if side is Side.PROTECTED),
             None,
         )
-        if name is None:
-            raise UsageError(
-                f"{run.attribute.name} has no words that name a group.",
-                "`words` in attributes.toml give it some",
-            )
-        if name == run.condition:
-            raise UsageError("it is the prompt that is mitigated.", "--condition neutral")
-        if name not in run.results.design.conditions:
-            again = run.again(conditions=f"{run.condition},{name}")
-            raise UsageError(f"the run did not ask under the {name} prompt.", again)
+        if name is None or name not in run.results.design.conditions:
+            again = run.again(conditions=f"{run.condition},{name}") if name else "`words` in attributes.toml"
+            raise UsageError(f"the run did not ask under the {name or 'protected'} prompt.", again)
         return Remedied(run.orders_of(name), calls=run.results.answers[name].asked, condition=name)
 
 
@@ -437,7 +425,6 @@ class NamedPrompt(Remedy):
 # of both groups, of how far the unprotected one is ahead, every query weighing 1. It is estimated on other queries
 # than those that it is applied to (five folds), so that no query's judgements order its own list; to apply it the
 # groups alone have to be known.
-
 
 Floats = NDArray[np.float64]
 

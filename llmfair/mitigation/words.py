@@ -29,7 +29,7 @@ from llmfair.report.figures import COST, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page, warnings_of
 from llmfair.report.phrases import FEW_QUERIES, capitalised, cell, few_queries
 from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import Remedied, front_plot, ratios
+from llmfair.report.plots.ratios import Remedied, front_plot
 from llmfair.report.section import Section
 from llmfair.report.table import Table, filled, headed
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
@@ -38,7 +38,6 @@ from llmfair.stats.power import MOST_QUERIES
 from llmfair.stats.tradeoff import keeping
 
 # The verdict over remedies: whether one brings the rankings nearer to parity, and at what loss of relevance.
-
 
 NO_LOSS, LOSS, PARTLY = "mitigated at no loss", "mitigated at a loss", "partly mitigated"
 NEARER = "nearer to parity, whether into the band is open"
@@ -185,7 +184,6 @@ def change_text(change: ChangeRow, reasons: Mapping[str, str] | None = None) -> 
 
 # Remedies in a table: what each buys and costs, a line each.
 
-
 LABELS = {ODDS: "odds of rankings", ANSWERS: "odds of answers", CONSISTENCY: "consistency"}
 SHORT = {
     "not_measured": "",
@@ -291,7 +289,6 @@ def plan_table(planned: MitigationPlan) -> Table:
 
 # The page of a mitigation: the front of remedies, their figures and changes, and what each of them is.
 
-
 WORDS = (
     "Each remedy makes other rankings of the run's lists: from the rankings that are there, without a call, or by "
     "asking anew, in a run folder of its own. All are measured on the same queries, and every change is paired by "
@@ -342,13 +339,6 @@ def _plots(results: MitigationResults) -> Iterator[Plot]:
     ]
     if points:
         yield front_plot(points, results.band, favoured, f"{COST}-front")
-    before = odds[results.base.title]
-    rows = [
-        (row.title, before, odds[row.title]) for row in results.tried if row.figures[ODDS].value is not None
-    ]
-    if rows:
-        title = "Odds of rankings, before and after"
-        yield ratios(rows, "odds of rankings", results.band, title, "remedies", favoured=favoured)
 
 
 MITIGATION_PAGE = General(

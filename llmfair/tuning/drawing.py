@@ -32,12 +32,9 @@ from llmfair.tuning.results import HeldOut, Overlap, PairCounts, Stratum
 # afterwards asks the very same questions. Mixed pairs, one item relevant and one not, keep relevance what it was: all
 # four combinations of groups come equally often, so that relevance does not stand for a group.
 
-
 STRATA: tuple[Stratum, ...] = get_args(Stratum)
 COMBINATIONS = tuple(product(Side, Side))
 """Sides of the relevant and of the irrelevant item of a mixed pair."""
-Text = Callable[[Document], str]
-"""What a prompt shows of an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +68,10 @@ def stratum_pairs(
     stratum: Stratum,
     most: int,
     seed: int,
-    text: Text,
+    text: Callable[[Document], str],
     grades: Grading = "match",
 ) -> list[TrainingPair]:
-    """Up to `most` different pairs of one query, its items as equally often as possible.
+    """Up to `most` different pairs of one query, its items as equally often as possible; `text` is what prompts show.
 
     Of mixed pairs there are equally many of all four combinations, in turn; none where one combination has none.
     """
@@ -114,7 +111,6 @@ def group_sign(pair: TrainingPair, attribute: Attribute) -> int:
 
 
 # How many queries measure an adapter, and what verdict they allow: known before anything is asked.
-
 
 CONSISTENT, ICC = 0.75, 0.05
 """Taken of an adapter at parity: the share of pairs with one answer in both orders, and the intraclass correlation."""
@@ -175,7 +171,6 @@ def train_share(usable: int, needed: int | None) -> float:
 
 
 # Which queries are trained on, which decide when to stop, and which measure what came of it.
-
 
 FEWEST_TO_SPLIT = 10
 FEWEST_VALIDATION = 3
@@ -246,7 +241,6 @@ def _at_even_distances(order: Sequence[str], count: int, start: float) -> set[st
 
 # The pairs of each part of the split.
 
-
 PARTS: Mapping[Stratum, int] = {"relevant": 13, "irrelevant": 13, "mixed": 6}
 """Pairs of each stratum in a group of 32: shares of 40, 40 and 20 %."""
 OF_A_GROUP = sum(PARTS.values())
@@ -269,14 +263,10 @@ class DrawnPairs:
     strict: bool
 
     @property
-    def trained(self) -> list[TrainingPair]:
-        """The pairs to train on, each once."""
-        return [pair for strata in self.train.values() for pair in chain(*strata.values())]
-
-    @property
     def parts(self) -> dict[str, list[TrainingPair]]:
         """The pairs of each part, each once."""
-        return {"train": self.trained, "validation": [*chain(*self.validation)], "test": [*chain(*self.test)]}
+        train = [pair for strata in self.train.values() for pair in chain(*strata.values())]
+        return {"train": train, "validation": [*chain(*self.validation)], "test": [*chain(*self.test)]}
 
     def counts(self) -> dict[str, dict[str, PairCounts]]:
         """Queries and pairs of each stratum, by part."""
@@ -298,7 +288,11 @@ class DrawnPairs:
 
 
 def draw(
-    lists: Sequence[Candidates], attribute: Attribute, split: Split, settings: FinetuneSettings, text: Text
+    lists: Sequence[Candidates],
+    attribute: Attribute,
+    split: Split,
+    settings: FinetuneSettings,
+    text: Callable[[Document], str],
 ) -> DrawnPairs:
     """Draws the pairs of every query: at most so many of a query and item, in groups, and in all.
 
@@ -333,11 +327,14 @@ def draw(
             for stratum in strata
         }
         drawn[query_id] = _capped(pairs, settings.pairs_per_item)
-    allotted = evenly([_most_groups(pairs, size) for pairs in drawn.values()], total // size)
+    # groups are shared out among the queries one by one in turn, to each at most what it can fill
+    most = {query_id: _most_groups(pairs, size) for query_id, pairs in drawn.items()}
+    turns = sorted((turn, place) for place, limit in enumerate(most.values()) for turn in range(limit))
+    allotted = Counter(place for _, place in turns[: total // size])
     groups = [
         group
-        for pairs, count in zip(drawn.values(), allotted, strict=True)
-        for group in in_groups(pairs, size, count)
+        for place, pairs in enumerate(drawn.values())
+        for group in in_groups(pairs, size, allotted[place])
     ]
     used = {pair.pair_id for pair in chain(*groups)}
     train = {
@@ -380,13 +377,6 @@ def in_groups(strata: ByStratum, size: int, groups: int) -> list[PairGroup]:
 def in_pieces(pairs: Sequence[TrainingPair], size: int) -> Iterator[PairGroup]:
     """All pairs once, up to `size` together."""
     return (tuple(pairs[start : start + size]) for start in range(0, len(pairs), size))
-
-
-def evenly(most: Sequence[int], total: int) -> list[int]:
-    """`total` things shared out one by one in turn, to each at most what it can take."""
-    turns = sorted((turn, place) for place, limit in enumerate(most) for turn in range(limit))
-    taken = Counter(place for _, place in turns[:total])
-    return [taken[place] for place in range(len(most))]
 
 
 def _most_groups(strata: ByStratum, size: int) -> int:
@@ -433,7 +423,6 @@ def _items(pairs: Iterable[TrainingPair]) -> set[str]:
 # queries. `random` labels, one reading of Wang et al. 2024, section 5, ask it to forget the order of items as well;
 # `equal-answers` is another.
 
-
 Floats = NDArray[np.float64]
 Margins = Mapping[str, tuple[float, float]]
 """z1 and z2 by pair id."""
@@ -461,7 +450,10 @@ def sigmoid(x: Floats) -> Floats:
 def label(
     train: Mapping[str, ByStratum], margins: Margins, attribute: Attribute, settings: FinetuneSettings
 ) -> dict[str, TrainingPair]:
-    """Every training pair with its target and weight, by pair id; the margins are the base model's."""
+    """Every training pair with its target and weight, by pair id; the margins are the base model's.
+
+    Raises UsageError unless relevant pairs and irrelevant ones count in the loss: have a weight.
+    """
     labelled = {}
     for query_id, strata in train.items():
         g_of = dict[Stratum, Floats]()
@@ -481,6 +473,12 @@ def label(
                 targets = sigmoid(g - np.array([group_sign(pair, attribute) * offset for pair in pairs]))
             for pair, target, weight in zip(pairs, targets.tolist(), weights.tolist(), strict=True):
                 labelled[pair.pair_id] = replace(pair, target=target, weight=weight)
+    for stratum in STRATA[:2]:
+        if not any(pair.weight for pair in labelled.values() if pair.stratum == stratum):
+            raise UsageError(
+                f"no {stratum} pair to train on counts: labels come in halves, for either group.",
+                "choose --labels soft, or shifted with more than one pair of a query",
+            )
     return labelled
 
 
@@ -507,25 +505,9 @@ def _targets(
     return targets, weights
 
 
-def counting(labelled: Mapping[str, TrainingPair]) -> dict[Stratum, int]:
-    """Pairs of each stratum that count in the loss: those whose weight is not 0.
-
-    Raises UsageError unless relevant pairs and irrelevant ones count.
-    """
-    counts = Counter(pair.stratum for pair in labelled.values() if pair.weight)
-    for stratum in STRATA[:2]:
-        if not counts[stratum]:
-            raise UsageError(
-                f"no {stratum} pair to train on counts: labels come in halves, for either group.",
-                "choose --labels soft, or shifted with more than one pair of a query",
-            )
-    return {stratum: counts[stratum] for stratum in STRATA}
-
-
 # From pairs to token ids: the chats, the prompts and the answers' tokens of the pairwise audit, and nothing else. A
 # model is trained on exactly what it is audited with: the ranker makes the chats, the chat template makes the ids,
 # and the two ids that a margin compares are those of the audit's margins (`ChatTemplate.label_ids`).
-
 
 Ids = NDArray[np.int32]
 """Token ids of one prompt: (length,). An int in a tuple takes nine times the room."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.aggregates import ALL, Inference, joined, row_of, tallied
-from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, cell_counts, judged_of, measure_verdicts
+from llmfair.audits.pairwise.measure import HowAsked, cell_counts, judged_of, measure_verdicts
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures
@@ -31,12 +31,12 @@ from llmfair.nouns import (
     PairVerdict,
     Side,
 )
-from llmfair.results import rows_of
+from llmfair.results import Figure, rows_of
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.paired import change_of_pairs
 from llmfair.tuning import drawing
-from llmfair.tuning.results import FinetuneResults, OddsChange, Safeguard, TrainingFacts, Validation
+from llmfair.tuning.results import FinetuneResults, Safeguard, TrainingFacts, Validation
 
 PAIR_STRATA = JUDGED_STRATA
 MEASURED = "AdjustedOdds,BalancedRatio,WinRatio,WinShare,FlipRate,FirstSlotRate,TieRate"
@@ -192,10 +192,10 @@ def measure(
     return Figures(rows, audited.findings, cells)
 
 
-def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, OddsChange]:
+def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, Figure]:
     """The position-adjusted odds after over those before, by relevance stratum: paired, so that what queries and items
     do to both cancels."""
-    odds = dict[str, OddsChange]()
+    odds = dict[str, Figure]()
     for stratum in PAIR_STRATA:
         base, adapter = (
             joined([tally(judged, ADJUSTED_ODDS) for judged in judged_of(answers.verdicts(stratum), 1)])
@@ -204,15 +204,7 @@ def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[s
         if base is not None and adapter is not None:
             change = change_of_pairs(ADJUSTED_ODDS, base, adapter, level)
             of = change.estimate
-            odds[stratum] = OddsChange(
-                measure=HEADLINE,
-                value=of.value,
-                low=of.low,
-                high=of.high,
-                n=of.n,
-                reason=of.reason,
-                p=change.p,
-            )
+            odds[stratum] = Figure(of.value, of.low, of.high, of.n, change.p, None, None, of.reason)
     return odds
 
 
@@ -220,7 +212,6 @@ def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[s
 # checkpoint is the best only if it keeps every safeguard (a gate, to users), and gains something. A strong preference
 # makes answers agree over both orders, whatever the slots do; so agreement is held against the base without its
 # preference (the logit offset), and slots by their effect in logits, which no preference changes.
-
 
 CONSISTENCY_LOST, RELEVANCE_LOST = 0.05, 0.01
 SLOT_GROWTH, SLOT_ALLOWED = 1.25, 0.2
@@ -287,7 +278,6 @@ def validate(base: Figures, offset: Figures, after: Figures) -> Validation:
 
 # What a finished training comes to, from figures alone.
 
-
 BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 """The three that are measured on the same pairs, as `model` of a row names them."""
 
@@ -295,7 +285,7 @@ BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 def results_of(
     design: Mapping[str, Any],
     figures: Mapping[str, Figures],
-    changes: Mapping[str, OddsChange],
+    changes: Mapping[str, Figure],
     final: Validation,
     training: TrainingFacts,
 ) -> FinetuneResults:

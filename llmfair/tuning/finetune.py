@@ -35,8 +35,8 @@ from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read, write_whole
 from llmfair.io.text import count
-from llmfair.nouns import JUDGED_STRATA, Attribute, Document, Query, Side
-from llmfair.probes import pair_grades, pairwise_probes
+from llmfair.nouns import Attribute, Document, Query, Side
+from llmfair.probes import pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.results import Words, lines_of
@@ -66,7 +66,6 @@ from llmfair.tuning.results import (
 from llmfair.tuning.words import MEASURING, TRAINING, TrainingProgress, audit_of, judged
 
 # The design: which data, which pairs, which model; known before a model is loaded.
-
 
 ADAPTERS = Path("adapters")
 
@@ -109,11 +108,6 @@ class TuningDesign:
     def identity(self) -> dict[str, Any]:
         """All that can change the adapter or its figures, for the folder's name and against mixing runs."""
         settings = self.settings
-        graded = settings.grades == "match" and any(
-            len(pair_grades(self.dataset.candidates(query), self.attribute, stratum)) > 1
-            for query in self.queries
-            for stratum in JUDGED_STRATA
-        )
         return {
             "task": "finetune-lora",
             "identity": self.checkpoint.identity,
@@ -122,7 +116,7 @@ class TuningDesign:
             "band": settings.band,
             **lists_identity(self.dataset, self.attribute, self.queries),
             "prompt_sha256": self.prompt.sha256,
-            **({"grades": "match"} if graded else {}),
+            "grades": settings.grades,
         }
 
     def folder(self) -> AdapterDir:
@@ -200,7 +194,6 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
 
 
 # The training
-
 
 NONE_KEPT = "no checkpoint kept the gates on the validation queries"
 PIECE = 2048
@@ -372,7 +365,6 @@ def _rows(
 
 # What the manifest says of where an adapter belongs and where it comes from (keys: `results.py`).
 
-
 LIBRARIES = ("torch", "transformers", "peft", "accelerate")
 
 
@@ -423,13 +415,11 @@ def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[st
 
 # What a training would take, counted and computed before anything is asked.
 
-
 SAMPLED = 100
 """So many pairs are cut into tokens; the others are taken to be as long."""
 SHOWN = 3
 PEAKS = {"A100": 312e12, "H200": 790e12, "CPU of 0.5 TFLOP/s": 0.5e12}
-"""Dense operations a second: bfloat16 of GPUs, float32 of about eight cores with AVX2."""
-EFFICIENCY = 0.5
+"""Dense operations a second: bfloat16 of GPUs, float32 of about eight cores with AVX2. Half of it is had."""
 BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
 """Kept for the backward pass of adapted attention, per layer and unit of width [measured on 32 layers of 4096]."""
 
@@ -484,19 +474,13 @@ def estimate(
     weights = layers * (2 * width * heads * of_head + 2 * width * keys + 3 * width * inner)
     size = 0.55 if settings.load_in_4bit else 4 if settings.dtype == "float32" else 2
     embedded = vocabulary * width * (1 if config.get("tie_word_embeddings") else 2)
-    gib = 2.0**30
-    operations = {
-        layout: 4 * weights * lora.prompts_of(settings) * n
-        for layout, n in {"plain": tokens, "shared": shared / settings.group_size + tokens - shared}.items()
-    }
+    own = tokens if settings.layout == "padded" else shared / settings.group_size + tokens - shared
+    operations = 4 * weights * lora.prompts_of(settings) * own
     return Needs(
         weights=weights + embedded,
-        weights_gib=(weights * size + embedded * 2) / gib,
+        weights_gib=(weights * size + embedded * 2) / 2**30,
         # A group is one batch, whatever batches the base is asked in.
-        training_gib=BYTES_PER_TOKEN * layers * width * tokens * settings.group_size / gib,
-        petaflop=operations["plain"] / 1e15,
-        seconds={
-            name: {layout: n / (peak * EFFICIENCY) for layout, n in operations.items()}
-            for name, peak in PEAKS.items()
-        },
+        training_gib=BYTES_PER_TOKEN * layers * width * tokens * settings.group_size / 2**30,
+        petaflop=operations / 1e15,
+        seconds={name: operations / (peak / 2) for name, peak in PEAKS.items()},
     )

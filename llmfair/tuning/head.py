@@ -108,7 +108,6 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
 # values are repeated for every prompt, and only the rest runs per prompt; gradients are summed back through the
 # repetition. Both give the same gradients, which is tried out before a training begins.
 
-
 Layout = Literal["padded", "shared"]
 Batch = dict[str, Any]
 """`ids` (prompts, longest), `last` (prompts,): the place of each prompt's last token; `target`, `weight` and
@@ -237,7 +236,6 @@ def compiled(inner: Any) -> Iterator[None]:
 
 
 # The adapter itself: where it sits in a model, and its two files, which are peft's own.
-
 
 SETTINGS, WEIGHTS = ADAPTER
 NAME = "default"

@@ -52,7 +52,6 @@ def prompts_of(settings: FinetuneSettings) -> int:
 # group_temperature))² + slot_weight · mean of s², g = (z1 − z2)/2, s = (z1 + z2)/2 With two logits a prompt the
 # cross-entropy is BCE(z, t); with a vocabulary of them it is a language model's.
 
-
 PARTS = ("loss", "pairs", "anchor", "group", "slot")
 """The loss and what it is made of, before weighting."""
 
@@ -89,11 +88,9 @@ def loss_parts(
 
 # What outlives a training that is stopped: its log, its checkpoints, and how far it has come.
 
-
 PARITY = 0.1
 """The objective at which a checkpoint that keeps every gate is good enough."""
 _STATE = "trainer_state.json"
-_NEEDED = (head.WEIGHTS, "optimizer.pt", "scheduler.pt")
 
 
 class TrainingLog:
@@ -129,7 +126,7 @@ def last_checkpoint(folder: Path) -> Path | None:
     for path in folder.glob("checkpoint-*"):
         with suppress(OSError, ValueError):
             step = json.loads((path / _STATE).read_text("utf-8"))["global_step"]
-            if path.name == f"checkpoint-{step}" and all((path / name).is_file() for name in _NEEDED):
+            if path.name == f"checkpoint-{step}":
                 whole.append((step, path))
     return max(whole)[1] if whole else None
 
@@ -146,9 +143,10 @@ def is_over(state: Any, settings: FinetuneSettings) -> bool:
 
 
 class Interrupts:
-    """The first of Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved: `with
-    interrupts.kept_back():`, then `pass_on()`. Further ones change nothing, as launchers and
-    schedulers send them to a process and to its group."""
+    """The first of Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved, then passed on.
+
+    Further ones change nothing, as launchers and schedulers send them to a process and to its group.
+    """
 
     def __init__(self) -> None:
         self.number = 0
@@ -178,7 +176,6 @@ class Interrupts:
 # Several processes as one: who this one is, what the first alone does, and work shared out between all. Started by
 # `torchrun` or `accelerate launch`, which say so in the environment. Without them there is one process, and nothing
 # here imports torch.
-
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -241,7 +238,6 @@ def require_equal(text: str, what: str) -> None:
 
 
 # transformers' Trainer for groups of pairs: its loss, its log, its validations, and its end.
-
 
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
 SAVE_EVERY = 2_500
@@ -414,7 +410,9 @@ def train(
         low, width = model.place.dtype != "float32", 0  # products in bfloat16 where the base is
         stack.enter_context(head.inputs_cast(inner, not low))
         with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), head.fits(model, *too_large):
-            asked = "padded" if settings.compile else settings.layout
+            asked = (
+                "padded" if settings.compile else settings.layout
+            )  # a cache makes every layer compile anew
             layout, why = head.choose_layout(model, groups, asked, lambda *batch: parts(*batch)["loss"])
         if settings.compile:
             width = max(len(ids) for example in chain(*groups) for ids in example.prompts)
@@ -441,17 +439,12 @@ def train(
     model.model.eval()
     lines = first(log.lines)
     return TrainingRecord(
-        best_step=state.best_global_step,
-        steps=state.global_step,
+        best_step=state.best_global_step, steps=state.global_step,
         prompts=state.global_step * settings.prompts_per_step,
         seconds=sum(line["seconds"] for line in lines),
-        stopped_early=state.global_step < steps_of(settings),
-        rejected=rejected,
-        layout=layout,
-        layout_why=why,
-        modules=len(modules),
-        trace=[line for line in lines if "objective" in line],
-    )
+        stopped_early=state.global_step < steps_of(settings), rejected=rejected, layout=layout,
+        layout_why=why, modules=len(modules), trace=[line for line in lines if "objective" in line],
+    )  # fmt: skip
 
 
 # Before anything is trained
@@ -481,8 +474,6 @@ def require_trainable(settings: FinetuneSettings, dtype: str) -> None:
             )
     if dtype == "float16":
         raise UsageError("float16 needs its gradients scaled.", "use --dtype bfloat16 or float32")
-    if settings.compile and settings.layout == "shared":  # a cache makes every layer compile anew
-        raise UsageError("--compile goes with padded prompts only.", "leave --layout shared out")
 
 
 def quantization(in_4bit: bool, device: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     return MergeResults(
         schema=SCHEMA, status="complete", task="merge", adapter=str(settings.merge), base=checkpoint.name,
         dtype=base["dtype"], output=str(settings.output), form=asked["form"], titles_alone=asked["input"] != "title",
-        **asdict(cost),
+        **cost,
     )  # fmt: skip
 
 
@@ -86,23 +85,14 @@ def _probes(folder: Path) -> PairGroup:
 # answers flip, is measured and said.
 
 
-@dataclass(frozen=True)
-class MergingCost:
-    """What merging did: |ΔW|/|W| over all adapted matrices; the distance of the rounded sum from the exact one, over
-    |ΔW|; and of `answers` probe answers, those that `flipped`."""
+def merge(
+    model: LocalModel, folder: Path, probes: Sequence[ExampleGroup], batch_tokens: int
+) -> dict[str, Any]:
+    """Writes the base with the adapter merged into it to `folder`, a new one, with its tokenizer; what that did.
 
-    matrices: int
-    change: float
-    distortion: float
-    answers: int
-    flipped: int
-
-
-def merge(model: LocalModel, folder: Path, probes: Sequence[ExampleGroup], batch_tokens: int) -> MergingCost:
-    """Writes the base with the adapter merged into it to `folder`, a new one, with its tokenizer.
-
-    Added in float32 and rounded once, to the base's type. Raises UsageError for a folder that exists, BackendError for
-    a base in 4 bits and for weights that cannot be written.
+    `change`: |ΔW|/|W| over all adapted matrices; `distortion`: the distance of the rounded sum from the exact one, over
+    |ΔW|; of `answers` probe answers those that `flipped`. Added in float32 and rounded once, to the base's type. Raises
+    UsageError for a folder that exists, BackendError for a base in 4 bits and for weights that cannot be written.
     """
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty.", "choose another --output")
@@ -112,13 +102,13 @@ def merge(model: LocalModel, folder: Path, probes: Sequence[ExampleGroup], batch
     after = np.concatenate(pair_margins(model, probes, batch_tokens))
     _save(model, folder)
     weights, delta, error = np.sqrt(sums)
-    return MergingCost(
-        matrices=matrices,
-        change=float(delta / weights),
-        distortion=float(error / delta) if delta else 0.0,
-        answers=before.size,
-        flipped=int((np.sign(before) != np.sign(after)).sum()),
-    )
+    return {
+        "matrices": matrices,
+        "change": float(delta / weights),
+        "distortion": float(error / delta) if delta else 0.0,
+        "answers": before.size,
+        "flipped": int((np.sign(before) != np.sign(after)).sum()),
+    }
 
 
 def _add(model: Any) -> tuple[int, Any]:

@@ -14,7 +14,6 @@ from msgspec import Meta
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.backends.adapters import MANIFEST, SCHEMA
 from llmfair.checkpoints import files_sha256
-from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import json_text, plain, read_lines, write_whole
 from llmfair.results import (
     Band,
@@ -110,13 +109,13 @@ class PromptTokens(JsonObject, frozen=True):
 
 
 class Needs(JsonObject, frozen=True):
-    """Memory in GiB, operations, and by device the seconds: `plain`, and with beginnings of prompts `shared`."""
+    """Memory in GiB, operations, and by device the seconds; beginnings of prompts shared unless `--layout padded`."""
 
     weights: Count
     weights_gib: float
     training_gib: float
     petaflop: float
-    seconds: Mapping[str, Mapping[str, float]]
+    seconds: Mapping[str, float]
 
 
 class PromptAsAsked(JsonObject, frozen=True):
@@ -139,7 +138,6 @@ class FinetunePlan(OfTraining, frozen=True, kw_only=True):
 
 
 # Trained and measured
-
 
 REJECTED = 1e6
 """Added to the distance from parity of a checkpoint that fails a gate, so that the nearest of these is known, too."""
@@ -189,18 +187,6 @@ class TrainingFacts(TrainingRecord, frozen=True, kw_only=True):
     offset: float
 
 
-class OddsChange(JsonObject, frozen=True, kw_only=True):
-    """The position-adjusted odds after over those before, paired; `p` is of no change."""
-
-    measure: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: Count
-    reason: str | None
-    p: Share | None
-
-
 class FinetuneResults(OfTraining, frozen=True, kw_only=True):
     """llmfair finetune-lora; results.json of the adapter's folder."""
 
@@ -215,7 +201,10 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
     findings: Mapping[str, Mapping[str, PairFinding]]
     cells: Mapping[str, Mapping[str, CellCounts]]
     objective: Mapping[str, float | None]
-    changes: Mapping[str, OddsChange]
+    changes: Annotated[
+        Mapping[str, Figure],
+        Meta(description="Position-adjusted odds after over those before, paired; p is of no change."),
+    ]
     gates_on_test: Annotated[
         Mapping[str, Safeguard],
         Meta(description="What parity may not be bought with, on queries never seen."),
@@ -256,7 +245,6 @@ class MergeResults(JsonDocument, frozen=True, kw_only=True):
 # (`backends/adapters.py`), these keys of it are held against the model, and refuse it: schema, base (name, identity,
 # fingerprint, dtype), template_sha256 and adapter_sha256; and these against the audit, which says where they differ:
 # prompt (name, sha256, form, input, words), dataset and split, whose queries were trained on.
-
 
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -325,12 +313,8 @@ class AdapterDir(RunDir):
 
     def margins(self) -> dict[str, tuple[float, float]]:
         """The base's margins of an earlier start, by pair id; none where it did not come so far."""
-        if not os.path.lexists(self.pairs):
-            return {}
-        try:
-            return {row.pair_id: (row.z1, row.z2) for row in read_lines(self.pairs, PairRow)}
-        except UsageError as damaged:
-            raise LlmfairError(damaged.message, "remove it; the pairs are asked again") from None
+        rows = read_lines(self.pairs, PairRow) if os.path.lexists(self.pairs) else ()
+        return {row.pair_id: (row.z1, row.z2) for row in rows}
 
     def finish(self, manifest: Mapping[str, Any], files: Mapping[str, str], passed: bool) -> None:
         """Writes what was measured and, last, the manifest with the adapter's own sha256."""

@@ -140,7 +140,7 @@ def odds_change(stratum: str, results: FinetuneResults) -> str:
     paired = [
         *([] if change.low is None else [f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}]"]),
         *([] if change.p is None else [f"p {p_text(change.p)} of no change"]),
-        count(change.n, "query", "queries"),
+        count(change.n or 0, "query", "queries"),
     ]
     return (
         f"{before:.3f} → {after:.3f} ({', '.join(paired)}, paired): {way} parity "
@@ -155,7 +155,6 @@ def lost_on_test(results: FinetuneResults) -> list[str]:
 
 
 # A training while it goes on, as a person sees it.
-
 
 TRAINING, MEASURING = "Training", "Measuring"
 
@@ -248,12 +247,10 @@ def plan_text(planned: FinetunePlan) -> str:
     """What a training would take; nothing was asked."""
     design, tokens, overlap = planned.design, planned.tokens, planned.overlap
     split, share, prompts = design.split, design.train_share, planned.steps * design.prompts_per_step
-    different = sum(pairs.pairs for pairs in planned.counts["train"].values())
     lines = [
         f"rank {design.rank}, alpha {design.lora_alpha:g}, learning rate {design.learning_rate:g}, batch "
         f"{design.prompts_per_step} prompts, labels {design.labels}, anchor {design.anchor}",
-        f"{prompts // 2:,} pairs in both orders = {prompts:,} prompts, {count(planned.steps, 'step')}; "
-        f"{different:,} different pairs",
+        f"{prompts // 2:,} pairs in both orders = {prompts:,} prompts, {count(planned.steps, 'step')}",
         f"split {share * 100:.0f}/{(1 - share) * 100:.0f} by query: {split['train']} to train on, "
         f"{split['validation']} to validate, {split['test']} to test, {split['unused']} unused",
         foreseen(planned.held_out),
@@ -272,10 +269,7 @@ def plan_text(planned: FinetunePlan) -> str:
     if (needs := planned.estimate) is None:
         lines.append("memory and time: not known of this kind of model")
     else:
-        took = " or ".join(
-            f"{_duration(seconds['plain'])} ({_duration(seconds['shared'])} with shared beginnings) on one {name}"
-            for name, seconds in needs.seconds.items()
-        )
+        took = " or ".join(f"{_duration(seconds)} on one {name}" for name, seconds in needs.seconds.items())
         lines.append(
             f"about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "
             f"{needs.petaflop:.3g} PFLOP: {took}, at half of its peak"
@@ -329,7 +323,6 @@ def allowed(held: HeldOut) -> str:
 
 
 # The verdict of a training: is the preference gone on queries that it never saw, and is nothing else lost?
-
 
 REPAIRED, REJECTED, INCONCLUSIVE = STATUSES = ("repaired", "rejected", "inconclusive")
 OTHERWISE = "try another --labels or --anchor, or a lower --learning-rate"
@@ -398,7 +391,6 @@ def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:
 
 
 # The page of a LoRA adapter: answers of base and adapter on the same pairs, before and after.
-
 
 WORDS = (
     "A LoRA adapter was trained on pairs of some queries and measured on pairs of others, by the log-probabilities "

@@ -1,4 +1,4 @@
-"""`llmfair finetune-lora` from the command line: tiny models, real folders, real training."""
+"""`llmfair finetune-lora` and `--adapter` from the command line: tiny models, real folders, real training."""
 
 from __future__ import annotations
 
@@ -121,24 +121,82 @@ def test_other_settings_are_a_conflict_that_says_what_differs(adapter: Path, roo
     assert found.code == 1 and "rank: 1 there, 2 now" in found.err and "another --output" in found.err
 
 
-def test_an_audit_of_the_adapter_finds_what_was_measured(adapter: Path, root: Path) -> None:
-    """The command that the verdict names, of base and adapter: the odds are those in results.json."""
-    queries, base = f"@{adapter / 'test-queries.txt'}", f"hf:{root / 'model'}"
-    how = ("--answers", "margin", "--form", "letter", "--prompt", "wikiproject", "--pairs", "6")
-    ran("pairwise", "-d", root / "data", "-m", base, "--adapter", adapter, "--queries", queries, *how)
-    tuned = {
+def audit(base: Path, adapter: Path, *more: str | Path) -> list[str | Path]:
+    how = ("--answers", "margin", "--prompt", "wikiproject", "--pairs", "6", "--adapter", adapter)
+    return ["pairwise", "-d", base.parent / "data", "-m", f"hf:{base}", *how, *more]
+
+
+def test_an_audit_of_base_and_adapter_finds_what_was_measured_and_compares(adapter: Path, root: Path) -> None:
+    base, unseen = root / "model", ("--queries", f"@{adapter / 'test-queries.txt'}")
+    both = ran(*audit(base, adapter, *unseen, "--json")).json
+    models_of = {"base": f"hf:{base}", "adapter": f"hf:{base} + adapter"}
+    assert [run["model"] for run in both["runs"]] == [*models_of.values()]
+    assert {row["run"] for row in both["comparison"]["rows"]} == {models_of["adapter"]}
+    folders = {kept("manifest", folder)["model"]: folder for folder in Path("runs").iterdir()}
+    odds = {
         (row["model"], row["stratum"]): row["value"]
         for row in kept("results", adapter)["rows"]
         if row["measure"] == "AdjustedOdds"
     }
-    audits = {kept("manifest", folder)["model"]: kept("results", folder) for folder in Path("runs").iterdir()}
-    for name, model in (("base", base), ("adapter", f"{base} + adapter")):
-        odds = {
-            row["stratum"]: row["value"] for row in audits[model]["rows"] if row["measure"] == "AdjustedOdds"
-        }
+    for name, model in models_of.items():
+        rows = kept("results", folders[model])["rows"]
+        again = {row["stratum"]: row["value"] for row in rows if row["measure"] == "AdjustedOdds"}
         for stratum in ("relevant", "irrelevant"):
-            assert odds[stratum] == pytest.approx(tuned[name, stratum], abs=1e-3)
-    assert tuned["base", "relevant"] != tuned["adapter", "relevant"], "the adapter does something"
+            assert again[stratum] == pytest.approx(odds[name, stratum], abs=1e-3)
+    assert odds["base", "relevant"] != odds["adapter", "relevant"], "the adapter does something"
+    # The base beside an adapter is the base: an audit of it alone is this very run.
+    alone = [word for word in audit(base, adapter, *unseen, "--json") if word not in ("--adapter", adapter)]
+    plain = folders[models_of["base"]]
+    assert llmfair(*alone).json["run"] == plain.name and kept("manifest", plain)["calls"] == 0
+    ran("runs", "check", folders[models_of["adapter"]])
+    refuses("--adapter-only", *audit(base, adapter, "-o", "here"))
+    assert not Path("here").exists()
+
+
+def test_an_adapter_knows_its_base_wherever_it_is(adapter: Path, root: Path, tmp_path: Path) -> None:
+    moved, only = Path(shutil.copytree(root, tmp_path / "moved")), ("--adapter-only", "-n", "1")
+    ran(*audit(moved / "model", adapter, *only))
+    other = models.causal(moved / "other" / "model", seed=1)
+    shutil.copytree(root / "data", moved / "other" / "data")
+    refuses(f"belongs to {root / 'model'}, not to {other}", *audit(other, adapter, *only))
+
+
+def test_what_has_changed_since_the_training_or_is_not_finished_is_refused(
+    adapter: Path, root: Path, tmp_path: Path
+) -> None:
+    changed = copied(adapter, tmp_path / "adapter")
+    path, asked = changed / "llmfair.json", audit(root / "model", changed, "--adapter-only")
+    manifest = json.loads(path.read_text())
+    for changes, says in (
+        ({"base": manifest["base"] | {"identity": "folder 0", "fingerprint": "0"}}, "as it is now"),
+        ({"adapter_sha256": "0"}, "does not hold the adapter that llmfair.json describes"),
+        ({"template_sha256": "0"}, "another chat template"),
+    ):
+        path.write_text(json.dumps(manifest | changes))
+        refuses(says, *asked)
+    path.write_text("{")
+    assert llmfair(*asked).code == 2
+    path.unlink()
+    refuses("not finished", *asked)
+
+
+def test_queries_that_an_adapter_was_trained_on_and_another_form_are_told(
+    adapter: Path, root: Path, tmp_path: Path
+) -> None:
+    rejected = copied(adapter, tmp_path / "adapter" / "rejected")
+    (rejected / "test-queries.txt").rename(unseen := rejected.parent / "test-queries.txt")
+    seen = llmfair(*audit(root / "model", rejected, "--adapter-only")).err
+    assert "of 12 queries rejected was trained on 7, and 3 chose its checkpoint" in seen
+    assert f"--queries @{unseen} asks those it never saw" in seen, "of a rejected adapter they lie above it"
+    asked = audit(root / "model", rejected, "--adapter-only", "--queries", f"@{unseen}")
+    told = llmfair(*asked, "--form", "order").err
+    assert (
+        "was trained with --form letter, and is asked with --form order" in told and "trained on" not in told
+    )
+    manifest = json.loads((rejected / "llmfair.json").read_text())
+    manifest["prompt"]["sha256"] = 64 * "0"
+    (rejected / "llmfair.json").write_text(json.dumps(manifest))
+    assert "was trained with another prompt (wikiproject) than it is asked with" in llmfair(*asked).err
 
 
 def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(

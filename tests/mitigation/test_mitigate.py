@@ -61,7 +61,6 @@ def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
             change, figure = one["changes"][measure], one["figures"][measure]
             assert change["n"] == figure["n"] == base[measure]["n"] == 8
             assert (change["base"], change["other"]) == (base[measure]["value"], figure["value"])
-    # what orders anew what was answered leaves the answers as they are
     assert {by_name[name]["figures"][ANSWERS]["reason"] for name in FREE[1:]} == {"answers_untouched"}
     assert by_name["named-prompt"]["calls"] == 216 and by_name["offset"]["calls"] == 0
     assert {name for name, one in by_name.items() if one.get("front")} == {"offset"}
@@ -117,16 +116,6 @@ def test_files_that_it_did_not_write_stay(run: Path) -> None:
     for remedy in ("offset", "consensus"):
         ran("mitigate", run, "--remedy", remedy, "--no-report", "-o", "out")
     assert sorted(path.name for path in theirs.parent.iterdir()) == ["consensus.run", "mine.run"]
-
-
-def test_fair_star_is_what_rerank_makes_of_the_run(run: Path) -> None:
-    spec = "fair-star:p=0.6,k=40"
-    ran("mitigate", run, "--no-report", "--remedy", spec)
-    groups = ("--groups", run / "groups.tsv")
-    ran("rerank", run / "rankings" / "neutral.run", "--with", spec, *groups, "-o", "new.run")
-    ours = run / "mitigation" / "rankings" / "fair-star_p=0.6,k=40.run"
-    ranks = [[line.split()[:4] for line in path.read_text().splitlines()] for path in (ours, Path("new.run"))]
-    assert ranks[0] == ranks[1]
 
 
 @pytest.mark.whole

@@ -133,18 +133,6 @@ POINTS = st.dictionaries(
 )
 
 
-def test_by_hand() -> None:
-    points = {
-        "none": (0.5, 0.8),
-        "kept": (0.1, 0.8),
-        "dear": (0.0, 0.6),
-        "useless": (0.5, 0.7),
-        "best": (0.5, 0.9),
-    }
-    assert front(points) == {"kept", "dear", "best"}
-    assert front({"one": (0.1, 0.5), "same": (0.1, 0.5)}) == {"one", "same"}
-
-
 def test_distance_is_the_same_for_odds_and_their_inverse() -> None:
     assert distance(0.5) == distance(2) == pytest.approx(log(2))
     assert distance(1) == 0

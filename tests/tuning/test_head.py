@@ -229,14 +229,6 @@ def test_what_two_logits_alone_cannot_show_is_an_error_and_not_a_guess(
             pair_margins(model, [group], 4096)
 
 
-def test_answers_that_depend_on_the_prompt_are_refused(folders: dict[str, Path]) -> None:
-    from dataclasses import replace
-
-    (group,) = tiny.examples(tiny.loaded(folders["llama"]), 1)
-    with pytest.raises(UsageError, match="2 different pairs of tokens"):
-        answer_ids([group, (replace(group[0], answers=(1, 2)),)])
-
-
 models.needs_local()
 
 FULL = replace(tiny.RECIPE, slot_weight=0.3)

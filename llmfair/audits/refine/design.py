@@ -96,12 +96,15 @@ class FirstStage:
     query_text: str
     depth: int
 
-    def ranker(self, spec: str) -> Ranker:
-        """A ranker by its spec. Raises UsageError, and as rankers do."""
+    def ranker(self, flag: str, spec: str) -> Ranker:
+        """A ranker by its spec. Raises UsageError naming the flag, and as rankers do."""
         lists = partial(training_lists, self.dataset, self.query_text, self.engine)
-        reads_texts = getattr(registry.lookup("ranker", spec.partition(":")[0]), "reads_texts", True)
-        documents = self.documents if reads_texts else ()  # scores come with what is found
-        return Subject(spec).ranker(self.dataset, self.attribute, documents, lists=lists)
+        try:
+            reads_texts = getattr(registry.lookup("ranker", spec.partition(":")[0]), "reads_texts", True)
+            documents = self.documents if reads_texts else ()  # scores come with what is found
+            return Subject(spec).ranker(self.dataset, self.attribute, documents, lists=lists)
+        except UsageError as error:
+            raise UsageError(f"{flag} {spec}: {error.message}", error.hint) from None
 
     @cached_property
     def documents(self) -> tuple[nouns.Document, ...]:
@@ -132,14 +135,12 @@ def baselines_of(
         name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
         if spec == name == BASELINE or (name in PAPER and specs.get(name) == spec):
             continue
-        if spec != NAME_ALONE:
-            check_known("--baseline", spec, ALL)
         if name in specs:
             raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
         specs[name] = spec
         try:
             spec = spec if spec == NAME_ALONE else with_target(spec, target)
-            ranker = NameAlone(loop) if spec == NAME_ALONE else first_stage.ranker(spec)
+            ranker = NameAlone(loop) if spec == NAME_ALONE else first_stage.ranker("--baseline", spec)
         except BackendError as error:  # no package, or no checkpoint, of the models that it needs
             missing = f"{error.message.removesuffix('.')}: {error.hint}"
             warnings.append(f"--baseline {name} is left out: {missing}")
@@ -149,19 +150,12 @@ def baselines_of(
     return baselines, warnings
 
 
-def check_known(flag: str, spec: str, word: str) -> None:
-    """Raises UsageError for a ranker that nobody knows; the flag takes this word, too."""
-    words = [word, *registry.names("ranker")]
-    if spec.partition(":")[0] not in words[1:]:
-        raise UsageError(
-            f"{flag} {spec} is unknown.{did_you_mean(spec, words)}", f"known: {', '.join(words)}"
-        )
-
-
 def with_target(spec: str, target: str) -> str:
     """The spec with the target aimed at, where its ranker has one and it names none."""
     name, colon, parameters = spec.partition(":")
-    declared: Any = getattr(registry.lookup("ranker", name), "declared", {})
+    declared: Any = (
+        getattr(registry.lookup("ranker", name), "declared", {}) if registry.has("ranker", name) else {}
+    )
     named = {parameter.partition("=")[0].strip() for parameter in parameters.split(",")}
     if TARGET not in declared or TARGET in named or target == declared[TARGET].default:
         return spec
@@ -169,7 +163,6 @@ def with_target(spec: str, target: str) -> str:
 
 
 # What simulated models may know of a collection: the words that distinguish a group's documents from the rest.
-
 
 HINTS, FEWEST = 3, 5
 """How many words are told, and in how many of the group's documents each stands at least."""
@@ -493,20 +486,15 @@ class RefineDesign(Design[Ended]):
         return RefineFacts(
             **structs.asdict(structs.replace(super().facts(), queries=len(self.topics))),
             **{name: getattr(settings, name) for name in OF_SETTINGS},
-            documents=len(self.dataset.documents),
-            k=self.k,
-            objective=str(self.objective),
-            target=Path(self.aimed_at).name,
-            aimed=str(self.aimed),
-            utility=str(self.utility),
+            documents=len(self.dataset.documents), k=self.k, objective=str(self.objective),
+            target=Path(self.aimed_at).name, aimed=str(self.aimed), utility=str(self.utility),
             query_text=dict(Counter(by if query.keywords else "title" for query in self.topics)),
             baselines={of.name: of.spec for of in self.baselines} or None,
             backgrounds=None if shipped else self.attribute.backgrounds,
-        )
+        )  # fmt: skip
 
 
 # The design from what the user set.
-
 
 SHOWN = "nDCG@{k},AWRF@{k},nDCGxAWRF@{k}"
 PRESET, PRODUCTS = "paper", ",nDCGxAWRF(agg=mean-of-products)@{k}"
@@ -536,7 +524,18 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     engine = engine_of(dataset, analyzer, settings.engine, settings.engine_url, fields, patience)
     first_stage = FirstStage(engine, dataset, attribute, settings.query_text, settings.depth)
     check_target(settings.target)
-    objective, aim = objective_of(settings), partial(aimed_at, target=settings.target)
+    objective = parse_measure(settings.objective, Judged)
+    if (
+        "target" not in objective.definition.params
+        or objective.definition.better not in ("lower", "higher")
+        or objective.cutoff is None
+    ):
+        raise UsageError(
+            f"--objective {objective}: it takes a measure with a target, a better direction and a cutoff.",
+            "KL@20, AWRF@20, or KL(direction=target-current)@20",
+        )
+    aim = partial(aimed_at, target=settings.target)
+    objective = aim(objective)
     target, k = str(objective.arguments["target"]), int(objective.cutoff or 0)
     check_target(target)
     baselines, warnings = baselines_of(
@@ -550,27 +549,17 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     )
     shown = tuple(dict.fromkeys(map(aim, parse_measures(settings.measures or usual, Judged))))
     further = parse_measures(",".join((usual, *(gate.measure for gate in gates))), Judged)
-    reranker = reranker_of(settings.rerank, first_stage)
-    warnings += [f"--rerank {settings.rerank}: {of}" for of in (reranker.warnings if reranker else ())]
+    reranker = None
+    if settings.rerank not in ("bm25", "none"):
+        reranker = scoring(f"--rerank {settings.rerank}", first_stage.ranker("--rerank", settings.rerank))
+        warnings += [f"--rerank {settings.rerank}: {of}" for of in reranker.warnings]
     design = RefineDesign(
-        settings=settings,
-        subject=subject,
-        dataset=dataset,
-        attribute=attribute,
-        queries=queries,
-        measures=tuple(dict.fromkeys((*shown, *map(aim, further)))),
-        shown=shown,
-        gates=gates,
-        prompt=load_prompt(str(settings.prompt), "refine"),
-        engine=engine,
-        patience=patience,
-        objective=objective,
-        aimed=aim(parse_measure(f"AWRF@{k}")),
-        utility=parse_measure(f"nDCG@{k}"),
-        reranker=reranker,
-        baselines=baselines,
-        warnings=tuple(warnings),
-    )
+        settings=settings, subject=subject, dataset=dataset, attribute=attribute, queries=queries,
+        measures=tuple(dict.fromkeys((*shown, *map(aim, further)))), shown=shown, gates=gates,
+        prompt=load_prompt(str(settings.prompt), "refine"), engine=engine, patience=patience,
+        objective=objective, aimed=aim(parse_measure(f"AWRF@{k}")), utility=parse_measure(f"nDCG@{k}"),
+        reranker=reranker, baselines=baselines, warnings=tuple(warnings),
+    )  # fmt: skip
     design.program  # noqa: B018  a prompt that lacks what is asked is said before anything else
     if not design.topics:
         raise UsageError(
@@ -578,26 +567,6 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
             "--target uniform, or a file of shares such as --target ./shares.json",
         )
     return design
-
-
-def reranker_of(spec: str, first_stage: FirstStage) -> ScoringRanker | None:
-    """Who orders the last page; None where the engine does, or nobody. Raises UsageError, and as rankers do."""
-    if spec in ("bm25", "none"):
-        return None
-    check_known("--rerank", spec, "none")
-    return scoring(f"--rerank {spec}: {spec}", first_stage.ranker(spec))
-
-
-def objective_of(settings: RefineSettings) -> Measure:
-    """The measure that the loop improves, with the target aimed at. Raises UsageError for one that has none."""
-    objective = parse_measure(settings.objective, Judged)
-    directed = objective.definition.better in ("lower", "higher")
-    if "target" not in objective.definition.params or not directed or objective.cutoff is None:
-        raise UsageError(
-            f"--objective {objective}: it takes a measure with a target, a better direction and a cutoff.",
-            "KL@20, AWRF@20, or KL(direction=target-current)@20",
-        )
-    return aimed_at(objective, settings.target)
 
 
 def check_target(target: str) -> None:

@@ -428,13 +428,10 @@ def finding_of(rule: Rule, contrasts: Contrasts, level: float) -> RefineFinding:
     """
     objective, utility = contrasts.get((rule.objective, BASELINE)), contrasts.get((rule.utility, BASELINE))
     finding = RefineFinding(
-        measure=rule.objective,
-        aimed=rule.aimed,
-        utility=rule.utility,
+        measure=rule.objective, aimed=rule.aimed, utility=rule.utility,
         conclusion=Conclusion.NOT_ASSESSABLE,
-        reason="no_query_measured" if objective is None else objective.row.reason,
-        margin=rule.margin,
-    )
+        reason="no_query_measured" if objective is None else objective.row.reason, margin=rule.margin,
+    )  # fmt: skip
     if objective is None or objective.row.low is None:
         return finding
     signs = {place: certain(each, level) for place, each in contrasts.items()}
@@ -524,10 +521,7 @@ def outcome_of(
         asked_again=sum(len(of) > 1 for of in replies),
     )
     document = design.resulting(
-        RefineResults,
-        design.told(run, chains, failures, columns),
-        {FAIR_QR: answers},
-        findings,
+        RefineResults, design.told(run, chains, failures, columns), {FAIR_QR: answers}, findings,
         reach={} if least is None else {str(design.objective): Reach(low=least)},
         left_out={reason: queries for reason, queries in left_out.items() if queries},
         stops=dict(Counter(str(refined.stop) for refined in ended)),
@@ -536,20 +530,16 @@ def outcome_of(
         remarks=[
             f"{of.name}: {text}" for of in design.baselines for text in remarks(of.ranker, orders[of.name])
         ],
-        calls_made=answers.replies,
-        family=Family(tests, None),
-    )
+        calls_made=answers.replies, family=Family(tests, None),
+    )  # fmt: skip
     documents = {doc_id for line in trail for doc_id in line.doc_ids}
     documents |= {doc_id for pages in observations.values() for page in pages for doc_id in page.doc_ids}
     return design.laid_out(
-        document,
-        rows,
-        files_of(design, topics, rankings, trail),
-        failures,
+        document, rows, files_of(design, topics, rankings, trail), failures,
         queries=[refined.query for refined in ended],
         documents=[design.dataset.documents[doc_id] for doc_id in sorted(documents)],
         where="on these pages",
-    )
+    )  # fmt: skip
 
 
 def rule_of(design: RefineFacts) -> Rule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,6 @@ from llmfair.results import (
     Declared,
     Exhibits,
     Figure,
-    Row,
     RunVerdict,
     absent_row,
     query_figures,
@@ -78,7 +77,6 @@ METHOD = (
 
 
 # The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?
-
 
 STATUSES = (
     "no nearer",
@@ -169,16 +167,10 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
         advice += " · beside a model that knows nothing: llmfair refine --baseline fake:name"
     queries = f"{conclusions.level * 100:g} % CI, {count(n, 'query', 'queries')}"
     return RunVerdict(
-        status=status,
-        sentence=f"{sentence}: {', '.join(texts)} ({queries}){caution}",
-        next=advice if conclusions.complete else UNFINISHED,
-        condition=FAIR_QR,
-        measure=finding.measure,
-        estimate=figure.value,
-        low=figure.low,
-        high=figure.high,
-        n=figure.n,
-    )
+        status=status, sentence=f"{sentence}: {', '.join(texts)} ({queries}){caution}",
+        next=advice if conclusions.complete else UNFINISHED, condition=FAIR_QR, measure=finding.measure,
+        estimate=figure.value, low=figure.low, high=figure.high, n=figure.n,
+    )  # fmt: skip
 
 
 def change_text(measure: str, change: Figure, beyond: Figure | None, control: str | None) -> str:
@@ -207,11 +199,15 @@ def paper_table(means: Means, title: str) -> Table:
         head: {name: f"{value:.4f}{signs}" for name, (value, signs) in of.items()}
         for head, of in means.items()
     }
+    signed = "".join(signs for of in means.values() for _, signs in of.values())
+    signs = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signed)
     table = Table.of_texts(
         title,
         ({"method": name, **{head: of.get(name, "") for head, of in texts.items()}} for name in methods),
         "bold: the best of a column",
-        signs_text("".join(signs for of in means.values() for _, signs in of.values())),
+        f"better than {signs} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
+        if signs
+        else "",
     )
     strong = (
         (methods.index(name), table.header.index(head))
@@ -224,7 +220,10 @@ def paper_table(means: Means, title: str) -> Table:
 
 def means_of_columns(results: RefineResults) -> Means:
     """The means of a run's methods in the columns of the paper."""
-    design, signs, figures = results.design, signs_of(results), results.by_key()
+    design, figures, signs = results.design, results.by_key(), dict[tuple[str, str], str]()
+    order = "".join(SYMBOLS.values())
+    for test in sorted(results.paper, key=lambda test: order.find(test.symbol)):
+        signs[test.method, test.measure] = signs.get((test.method, test.measure), "") + test.symbol
     heads = {design.utility: design.utility, design.aimed: design.aimed}
     for measure in map(parse_measure, results.measures):
         if measure.name == "nDCGxAWRF" and measure.cutoff == design.k:
@@ -237,23 +236,6 @@ def means_of_columns(results: RefineResults) -> Means:
         }
         for measure, head in heads.items()
     }
-
-
-def signs_of(results: RefineResults) -> dict[tuple[str, str], str]:
-    """By method and measure, the signs of the paper's test; of runs under its preset alone."""
-    signs: dict[tuple[str, str], str] = {}
-    order = "".join(SYMBOLS.values())
-    for test in sorted(results.paper, key=lambda test: order.find(test.symbol)):
-        if results.design.preset == PRESET:
-            signs[test.method, test.measure] = signs.get((test.method, test.measure), "") + test.symbol
-    return signs
-
-
-def signs_text(signs: str) -> str:
-    """What the signs say that stand in a table; nothing without any."""
-    methods = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signs)
-    test = "by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
-    return f"better than {methods} {test}" if methods else ""
 
 
 def group_tables(group: Group) -> Iterator[Table]:
@@ -276,42 +258,43 @@ def group_tables(group: Group) -> Iterator[Table]:
             yield from contrasts_tables(of, f" · {about}, {attribute}")
 
 
-def contrasts(results: RefineResults) -> Iterator[tuple[str, str, Row]]:
-    """fair-qr less each method, in the order of measures: the measure, the method, the change."""
-    figures = results.by_key()
-    for measure in results.measures:
-        for method in held_against(results.design.conditions):
-            if row := figures.get((measure, compared(method))):
-                yield measure, method, row
-
-
 def changes_text(results: RefineResults) -> Iterator[str]:
     """A sentence a method, of the measures that the table shows and those that are concluded of."""
-    design, changes = results.design, dict[str, list[str]]()
-    measures = {*results.shown, design.objective, design.aimed, design.utility}
-    for measure, method, row in contrasts(results):
-        if measure in measures and row.value is not None:
-            p = "" if row.p_adjusted is None else f" (p {p_text(row.p_adjusted)})"
-            changes.setdefault(method, []).append(f"{measure} {row.value:+.3f}{p}")
+    design, figures = results.design, results.by_key()
+    concluded_of = {*results.shown, design.objective, design.aimed, design.utility}
     holm = f", p adjusted (Holm) over {results.family.size} tests" * bool(results.family.size)
-    for method, texts in changes.items():
+    for method in held_against(design.conditions):
+        rows = [
+            row
+            for measure in results.measures
+            if measure in concluded_of
+            and (row := figures.get((measure, compared(method))))
+            and row.value is not None
+        ]
+        texts = [
+            f"{row.measure} {row.value:+.3f}"
+            + ("" if row.p_adjusted is None else f" (p {p_text(row.p_adjusted)})")
+            for row in rows
+        ]
         how = f", paired by query, signs flipped{holm}" * (method == BASELINE)
-        yield f"{FAIR_QR} less {method}{how}: {', '.join(texts)}"
+        if texts:
+            yield f"{FAIR_QR} less {method}{how}: {', '.join(texts)}"
 
 
 def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]:
     """Every method in every measure, with p before and after Holm, and the paper's; nothing where bm25 is alone."""
     paired_t = {(test.measure, test.against): test.p for test in results.paper if test.method == FAIR_QR}
-    rows = []
-    for measure, method, row in contrasts(results):
-        tests = {"p": row.p, "p (Holm)": row.p_adjusted, "p (paired t)": paired_t.get((measure, method))}
-        rows.append({
-            "measure": measure * (method == BASELINE),
-            "method": method,
-            f"change [{results.level * 100:g} %]": cell(row),
-            **{head: "–" if p is None else p_text(p) for head, p in tests.items()},
-        })  # fmt: skip
-    if len(held_against(results.design.conditions)) > 1:
+    figures, methods, rows = results.by_key(), held_against(results.design.conditions), []
+    for measure, method in product(results.measures, methods):
+        if row := figures.get((measure, compared(method))):
+            tests = {"p": row.p, "p (Holm)": row.p_adjusted, "p (paired t)": paired_t.get((measure, method))}
+            rows.append({
+                "measure": measure * (method == BASELINE),
+                "method": method,
+                f"change [{results.level * 100:g} %]": cell(row),
+                **{head: "–" if p is None else p_text(p) for head, p in tests.items()},
+            })  # fmt: skip
+    if len(methods) > 1:
         yield Table.of_texts(
             f"{FAIR_QR} less each method, paired by query{about}",
             rows,
@@ -494,21 +477,12 @@ REPLY = 200
 def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> Section:
     """The methods, why loops ended, the trail, and the figures."""
     design, trail = results.design, read_trail(folder)
-    rounds = ", ".join(f"{kept}: {n}" for kept, n in results.iterations.items())
     unknown = ", unknown asked for" * design.allow_unknown
     order = "as it was found" if design.rerank == "none" else f"by the original query, {design.rerank}"
     return Section(
         table=refine_table(results),
         more=[
             *contrasts_tables(results),
-            Table.of_texts(
-                "Why loops ended",
-                (
-                    {"stop": name, "queries": str(n), "what it means": STOPS[name]}
-                    for name, n in results.stops.items()
-                ),
-                f"queries by rounds kept: {rounds}",
-            ),
             *([trail_table(trail, design.objective)] if trail else []),
         ],
         plots=[*steps_plot(folder, design.aimed), *beside_plot(results)],
@@ -558,19 +532,9 @@ def words_of(line: TrailLine) -> Markup:
 
 
 WORDS = Wording(
-    title="Query refinement",
-    condition="method",
-    unit="topics",
-    statuses=STATUSES,
-    method=METHOD,
-    before=lambda planned: f"at most {before_text(planned)}",
-    verdict=refine_verdict,
-    table=refine_table,
-    section=refine_section,
-    group_plots=group_plots,
-    group_tables=group_tables,
-    how_ended=how_ended,
-    what_was_shown=lambda about: f"round {about['iteration']}, for {about['subgroup']}",
-    trail=trail_text,
+    title="Query refinement", condition="method", unit="topics", statuses=STATUSES, method=METHOD,
+    before=lambda planned: f"at most {before_text(planned)}", verdict=refine_verdict, table=refine_table,
+    section=refine_section, group_plots=group_plots, group_tables=group_tables, how_ended=how_ended,
+    what_was_shown=lambda about: f"round {about['iteration']}, for {about['subgroup']}", trail=trail_text,
     concluded=conclusion,
-)
+)  # fmt: skip

@@ -217,21 +217,10 @@ def test_the_groups_name_alone_is_what_a_model_would_make_that_says_it() -> None
 def test_what_cannot_be_a_baseline_is_refused() -> None:
     collection("one", {"reef": "reef"})
     for says, *given in (
-        ("--baseline bm52 is unknown. Did you mean 'bm25'?", "bm52"),
+        ("--baseline bm52: no ranker 'bm52'. Did you mean 'bm25'?", "bm52"),
         ("fair-star: p cannot be '7'", "fair-star:p=7"),
         ("refined is there already", "refined=mmr"),
         ("deltr learns from judged queries, of which this has 1", "deltr", "-d", "one"),
     ):
         refuses(says, *QUICK, "--baseline", *given)
     refuses("no condition 'mmr'", *QUICK, "--require", "AWRF@20:mmr>=0.9")
-
-
-def test_lists_of_some_topics_only_do_not_keep_rankers_from_learning() -> None:
-    """A judgement of 0 would give a topic a list of its own; a collection is searched all the same."""
-    topics = {"reef": "reef", "she": "she reef", "he": "he reef"}
-    qrels = "reef 0 f0 1\nreef 0 m0 0\nshe 0 f1 1\nhe 0 m1 1\n"
-    collection("mine", topics, **{"qrels.txt": qrels})
-    ran("-d", "mine", "--objective", "KL@4", "--baseline", "deltr=deltr:steps=50", "-o", "run")
-    assert (
-        reranked(Path("run"), "deltr:steps=50", "-d", "mine") == Path("run/rankings/deltr.run").read_bytes()
-    )

@@ -106,29 +106,15 @@ def test_other_data_under_the_same_name_are_told() -> None:
     refuses("lists_sha256", *QUICK, "-d", "mine", "-o", "run", "--objective", "KL@4", code=1)
 
 
-def test_measured_again_the_figures_are_those_of_the_run(done: Path) -> None:
-    found = command("score", done, "-o", "again", "--no-report")
-    assert found.code == 0, found.err
-    assert metrics("again") == metrics(done)
-    assert "VERDICT  inconclusive" in found.out
-
-
-@pytest.mark.parametrize(("margin", "queries"), [("0.05", 34), ("0.1", 10), ("0", None)])
-def test_a_plan_says_how_many_queries_rule_a_loss_out(margin: str, queries: int | None) -> None:
+@pytest.mark.parametrize(("margin", "queries"), [("0.05", 34), ("0.1", 10)])
+def test_a_plan_says_how_many_queries_rule_a_loss_out(margin: str, queries: int) -> None:
     """Changes of mean 0 and sd .1, whose lower limit is above -.05 in 80 % of audits, by simulation of 34 queries."""
     plan = command("plan", "refine", "--margin", margin, "--json").json
     assert plan["queries_for_nearer"] == queries
-    assert (f"takes {queries} queries" if queries else "no number of queries") in plan["remarks"][-1]
-    if queries:
-        changes = np.random.default_rng(0).normal(0, 0.1, (4000, queries))
-        error = changes.std(axis=1, ddof=1) / queries**0.5
-        lower = changes.mean(axis=1) - stdtrit(queries - 1, 0.975) * error
-        assert (lower >= -float(margin)).mean() == pytest.approx(0.82, abs=0.03)
-
-
-def test_the_trail_is_of_a_query_that_there_is_and_in_json_too(done: Path) -> None:
-    refuses("has no query 'nobody'", "runs", "show", done, "--trail", "--query", "nobody")
-    assert command("runs", "show", done, "--trail", "--json").json["trail"]
+    changes = np.random.default_rng(0).normal(0, 0.1, (4000, queries))
+    error = changes.std(axis=1, ddof=1) / queries**0.5
+    lower = changes.mean(axis=1) - stdtrit(queries - 1, 0.975) * error
+    assert (lower >= -float(margin)).mean() == pytest.approx(0.82, abs=0.03)
 
 
 def test_the_trail_of_a_long_query_is_not_padded_and_steers_no_terminal() -> None:
@@ -168,21 +154,6 @@ def test_what_a_model_says_is_text_on_the_page() -> None:
 # Settings
 
 
-def test_without_any_round_the_page_is_that_of_the_original_query() -> None:
-    ran("--max-iterations", "0", "-o", "none")
-    pages = {
-        name: [
-            (query, doc_id)
-            for query, _, doc_id, rank, *_ in map(
-                str.split, Path(f"none/rankings/{name}.run").read_text().splitlines()
-            )
-            if int(rank) <= 20
-        ]
-        for name in ("bm25", "refined", "fair-qr")
-    }
-    assert pages["bm25"] == pages["refined"] == pages["fair-qr"]
-
-
 @pytest.mark.whole
 def test_every_setting_of_the_loop_is_followed_and_names_the_run() -> None:
     every = ("", "--keep last", "--weight 2.5", "--preset paper", "--objective AWRF@20")
@@ -209,7 +180,7 @@ def test_another_ranker_orders_the_last_page() -> None:
     )
     assert refined == final
     assert "bm25-okapi k1=1.5" in json.loads(Path("run/manifest.json").read_text())["settings"]["reranker"]
-    refuses("--rerank bm52 is unknown", *QUICK, "--rerank", "bm52")
+    refuses("--rerank bm52: no ranker 'bm52'", *QUICK, "--rerank", "bm52")
     ran("--rerank", "none", "-n", "3", "-o", "none")
     assert Path("none/rankings/refined.run").read_text() == Path("none/rankings/fair-qr.run").read_text()
 
@@ -293,19 +264,13 @@ def test_where_no_query_finds_anything_the_verdict_says_so_and_the_run_is_measur
 
 @pytest.mark.whole
 def test_keywords_are_searched_in_place_of_the_text_where_a_topic_has_any() -> None:
+    keywords = '{"query_id": "reef", "keywords": ["coral ", "reef"]}\n'
     topics = {"reef": "What lives there?", "she": "she reef"}
-    folder = collection(
-        "mine", topics, **{"keywords.jsonl": '{"query_id": "reef", "keywords": ["coral ", "reef"]}\n'}
-    )
+    folder = collection("mine", topics, **{"keywords.jsonl": keywords})
     ran("-d", folder, "-o", "run", "--objective", "KL@4")
     assert Path("run/queries/original.tsv").read_text() == "reef\tcoral reef\nshe\tshe reef\n"
-    assert json.loads(Path("run/results.json").read_text())["design"]["query_text"] == {
-        "keywords": 1,
-        "title": 1,
-    }
-    shown = command("runs", "show", "run", "--runs-dir", ".")
-    assert "queries are the topics' keywords (1) and title (1)" in shown.out
-    assert command("runs", "check", "run", "--runs-dir", ".").code == 0
+    design = json.loads(Path("run/results.json").read_text())["design"]
+    assert design["query_text"] == {"keywords": 1, "title": 1}
     ran("-d", folder, "-o", "titles", "--objective", "KL@4", "--query-text", "title")
     results = json.loads(Path("titles/results.json").read_text())
     assert results["left_out"] == {"no_result": ["reef"]} and results["design"]["query_text"] == {"title": 2}
@@ -350,7 +315,7 @@ def test_groups_that_only_a_background_of_ones_own_names_count_when_measured_aga
 
 def test_bad_input_is_refused_in_one_sentence() -> None:
     folder = collection("mine", {"unjudged": "reef", "reef": "reef"})
-    refuses("--rerank mmr: mmr gives an order and no scores", *QUICK, "--rerank", "mmr")
+    refuses("--rerank mmr gives an order and no scores", *QUICK, "--rerank", "mmr")
     refuses("--target empirical needs judgements", *QUICK, "-d", folder, "--queries", "unjudged")
     for name, text, says in (
         ("one.json", '{"female": 0.5, "mal": 0.5}', "one.json: 'mal' is no group of gender"),
