@@ -15,33 +15,14 @@ from llmfair.errors import UsageError
 from llmfair.io.files import json_text, plain
 from llmfair.nouns import Key
 from llmfair.results import Reach, Results, absent_row
-from tests.cli.command import ran, refuses
-
-LISTS = ("listwise", "-q", "-n", "5", "--orders", "1", "--passes", "1", "--require", "P@20>=0.1")
-PAIRS = ("pairwise", "-q", "-n", "5", "--pairs", "4")
+from tests.cli.command import copied, refuses
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Audits with answers, without any that can be read, and one that stops when settled."""
-    made = tmp_path_factory.mktemp("results")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(made)
-        patch.setenv("LLMFAIR_REPORT", "0")
-        for name, flags in {
-            "listwise": LISTS,
-            "unparseable": (*LISTS, "-m", "fake:biased,malformed=1", "--max-invalid", "1"),
-            "pairwise": PAIRS,
-            "sequential": ("pairwise", "-q", "--sequential", "--max-pairs", "20"),
-        }.items():
-            ran(*flags, "-o", name)
-    return made
-
-
-def test_what_is_read_is_written_again_byte_for_byte(folders: Path) -> None:
-    for path in folders.glob("*/results.json"):
-        found = found_of(json.loads(path.read_text()), path)
-        assert isinstance(found, Results) and json_text(found) == path.read_text()
+@pytest.mark.parametrize("kind", ["listwise", "pairwise", "sequential"])
+def test_what_is_read_is_written_again_byte_for_byte(kind: str) -> None:
+    path = copied(kind, "run") / "results.json"
+    found = found_of(json.loads(path.read_text()), path)
+    assert isinstance(found, Results) and json_text(found) == path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -51,15 +32,12 @@ def test_what_is_read_is_written_again_byte_for_byte(folders: Path) -> None:
         (lambda d: d["findings"]["neutral"].update(conclusion="fair"), "Invalid enum value 'fair'"),
     ],
 )  # fmt: skip
-def test_a_damaged_run_is_one_sentence_with_file_and_field(
-    folders: Path, tmp_path: Path, spoil: Callable[[Any], Any], said: str
-) -> None:
-    document = json.loads((folders / "listwise" / "results.json").read_text())
+def test_a_damaged_run_is_one_sentence_with_file_and_field(spoil: Callable[[Any], Any], said: str) -> None:
+    path = copied("listwise", "run") / "results.json"
+    document = json.loads(path.read_text())
     spoil(document)
-    for name in ("manifest.json", "journal.jsonl"):
-        (tmp_path / name).write_bytes((folders / "listwise" / name).read_bytes())
-    (tmp_path / "results.json").write_text(json.dumps(document))
-    assert said in refuses(str(tmp_path / "results.json"), "runs", "show", str(tmp_path)).err
+    path.write_text(json.dumps(document))
+    assert said in refuses("run/results.json", "runs", "show", "run").err
 
 
 def test_a_key_reads_as_what_tells_it_from_others() -> None:
@@ -82,8 +60,8 @@ def test_a_field_as_by_default_is_left_out() -> None:
     assert list(plain(absent_row("M", Key("v"))).values()).count(None) == 7
 
 
-def test_texts_are_those_that_were_asked_about(folders: Path, tmp_path: Path) -> None:
-    (queries, titles), (same, fewer) = (read_texts(folders / name) for name in ("listwise", "pairwise"))
+def test_texts_are_those_that_were_asked_about(tmp_path: Path) -> None:
+    (queries, titles), (same, fewer) = (read_texts(copied(name, name)) for name in ("listwise", "pairwise"))
     assert len(queries) == 5 and queries == same
     assert len(titles) > len(fewer) > 5 and fewer.items() <= titles.items()
     with pytest.raises(UsageError, match=r"texts\.jsonl: cannot be read"):
