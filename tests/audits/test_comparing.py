@@ -163,32 +163,6 @@ def test_against_a_run_without_any_spread_it_is_the_other_s_own_interval(
         assert change.p == pytest.approx(t_test(ADJUSTED_ODDS, other))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("recurring", [False, True])
-def test_of_two_runs_alike_one_in_twenty_differs(recurring: bool) -> None:
-    """Queries and items have tastes that both runs share, and tastes of each run alone, which do not cancel."""
-    rng, sims, queries, pairs, pool = np.random.default_rng(1), 1000, 44, 30, 60
-
-    def run(shared: Any, clusters: Any) -> PairContributions:
-        own = [rng.normal(0, 0.3, 1 + int(ways.max()))[ways] for ways in clusters]
-        odds = shared + sum(own)
-        wins = [rng.random(len(odds)) < 1 / (1 + np.exp(-odds - slot)) for slot in (0.5, -0.5)]
-        cells = np.where(wins[0] == wins[1], np.where(wins[0], 0, 1), np.where(wins[0], 2, 3))
-        return PairContributions(np.eye(4)[cells], clusters)
-
-    differ = 0
-    for _ in range(sims):
-        query = np.repeat(np.arange(queries), pairs)
-        items = (
-            rng.integers(0, pool, (2, len(query))) if recurring else np.tile(np.arange(len(query)), (2, 1))
-        )
-        clusters = np.stack([query, *items])
-        shared = rng.normal(0, 0.5, queries)[query]
-        change = change_of_pairs(ADJUSTED_ODDS, run(shared, clusters), run(shared, clusters))
-        differ += change.p is not None and change.p < 0.05
-    assert 0.02 <= differ / sims <= 0.07
-
-
 def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
     sides = PairAnswer(Side.PROTECTED, None, 1.25), PairAnswer(Side.UNPROTECTED)
     verdicts = [

@@ -110,7 +110,7 @@ def test_what_is_wrong_is_named(file: str, harm: Callable[[Any], Any], says: str
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("file", ["manifest.json", "journal.jsonl", "per_query.csv"])
+@pytest.mark.parametrize("file", ["manifest.json", "journal.jsonl"])
 def test_a_file_of_hundreds_of_megabytes_takes_little_memory(file: str) -> None:
     hurt("listwise", "results.json", lambda document: document)
     os.truncate(Path("hurt", file), 400 << 20)
