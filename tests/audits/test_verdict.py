@@ -12,7 +12,7 @@ import pytest
 from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
 from llmfair.audits.gates import refused, require_met, statuses_of
 from llmfair.audits.kind import Kind, kind_of, kinds
-from llmfair.audits.listwise.results import Excess, ListwiseFinding, Odds, Usefulness
+from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.listwise.words import ListwiseWords
 from llmfair.audits.pairwise.settings import PairwiseSettings
@@ -217,24 +217,11 @@ def test_odds_with_an_interval_are_no_bound_whatever_the_reason(of_a_kind: str) 
     assert "queries would put the whole interval" in found.next and "position" not in found.next
 
 
-EVERY, RELEVANT = (
-    Odds(0.65, 0.53, 0.8, 8, 320, p_outside=0.02),
-    Odds(0.24, 0.15, 0.38, 8, 160, p_outside=0.001),
-)
-
-
 @pytest.mark.parametrize(("share", "says"), [(0.5, True), (0.49, False)])
 def test_half_of_the_windows_left_as_they_were_are_told(share: float, says: bool) -> None:
     findings = {"neutral": finding(INSIDE, left_as_shown=share)}
     said = SPOKEN["lists"].verdict(conclusions({"neutral": INSIDE}, findings=findings)).sentence
     assert ("; answers left 50 % of first windows as they were" in said) is says
-
-
-def test_a_stratum_that_decides_has_its_figure_where_no_row_has_it() -> None:
-    of = finding(LESS, measure="PreferenceOdds", odds=EVERY, strata={"relevant": RELEVANT})
-    found = SPOKEN["lists"].verdict(conclusions({"neutral": LESS}, findings={"neutral": of}))
-    assert (found.estimate, found.low, found.high, found.n) == (0.24, 0.15, 0.38, 8)
-    assert "odds of answers (relevant items) 0.24 [0.15, 0.38]" in found.sentence
 
 
 def test_so_many_queries_settle_it() -> None:
