@@ -442,20 +442,19 @@ class Design(ABC, Generic[T]):
 
 @dataclass(frozen=True)
 class Prospects:
-    """How many queries can be assessed; `said` in words where that is not all, or where nothing can be concluded.
-
-    `barred`: nothing can be concluded, whatever the answers are.
-    """
+    """How many queries can be assessed; `said` in words where that is not all, or where nothing can be concluded."""
 
     assessable: int
     said: tuple[str, ...]
-    barred: bool
 
 
-def prospects_of(design: Design[Any]) -> Prospects:
-    """Those of a design: its queries, and its gates."""
-    queries, assessable = len(design.queries), design.assessable
-    few, sentences = assessable < FEWEST_QUERIES, list[str]()
+def prospects_of(design: Design[Any], refuses: bool = True) -> Prospects:
+    """Those of a design: its queries, and its gates.
+
+    Raises UsageError, where it `refuses`, for gates on a design from which nothing can be concluded.
+    """
+    queries, assessable, settings = len(design.queries), design.assessable, design.settings
+    few, sentences, idle = assessable < FEWEST_QUERIES, list[str](), list[str]()
     if few or assessable < queries:
         sentences.append(
             f"{assessable:,} of {queries:,} queries can be assessed"
@@ -463,24 +462,16 @@ def prospects_of(design: Design[Any]) -> Prospects:
             + f", where a conclusion takes at least {FEWEST_QUERIES}" * few
         )
     reaches: Mapping[str, Reach] = design.planned()["reach"] if design.gates else {}
-    idle = list[str]()
     for gate in design.gates:
         reach = reaches.get(parse_measure(gate.measure).reach, Reach())
         where = f"in this design, whose attainable range is {reach.low or 0:.3f} … {reach.high or 0:.3f}"
         idle += filter(None, [always_held(gate, reaches, where)])
-    return Prospects(assessable, (*sentences, *idle), few or bool(idle))
-
-
-def require_prospects(design: Design[Any]) -> Prospects:
-    """The same. Raises UsageError for gates on a design from which nothing can be concluded."""
-    prospects = prospects_of(design)
-    settings = design.settings
+    said = (*sentences, *idle)
     gated = [flag for flag, of in (("--require", settings.require), ("--fail-on", settings.fail_on)) if of]
-    if prospects.barred and gated:
-        few = prospects.assessable < FEWEST_QUERIES
+    if refuses and gated and (few or idle):
         other = "give it more queries that can" if few else "choose another design"
-        raise UsageError(f"{'; '.join(prospects.said)}.", f"{other}, or leave {' and '.join(gated)} out")
-    return prospects
+        raise UsageError(f"{'; '.join(said)}.", f"{other}, or leave {' and '.join(gated)} out")
+    return Prospects(assessable, said)
 
 
 # What an audit comes to in its verdict.

@@ -6,7 +6,7 @@ from itertools import chain
 from math import ceil
 from typing import Any
 
-from llmfair.audits.design import prospects_of, require_prospects
+from llmfair.audits.design import prospects_of
 from llmfair.audits.gates import statuses_of
 from llmfair.audits.kind import Kind
 from llmfair.audits.runs.run import folder_of, seen
@@ -43,7 +43,7 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     workers = max((limits_of(backend, settings).workers for backend in backends), default=1)
     design = kind.design(settings, (asked or named)[0])
     # what a gate bars is barred here, too, but a plan tells what would have to change
-    prospects = (prospects_of if isinstance(settings, PlanningSettings) else require_prospects)(design)
+    prospects = prospects_of(design, refuses=not isinstance(settings, PlanningSettings))
     tokens = [None if each is None else each * len(asked) for each in design.tokens() or (None, None)]
     _, folder = folder_of(design, design.backend())
     wishes = (

@@ -21,7 +21,7 @@ from llmfair.asking.batch import dispatch_batch, refuse_open
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Progress
-from llmfair.audits.design import Design, Stage, require_prospects, versions
+from llmfair.audits.design import Design, Stage, prospects_of, versions
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.subject import Subject, adapter_warnings, left_out, limits_of, sampling_of
@@ -106,7 +106,7 @@ def begin(design: Design[Any]) -> Begun:
     fail_on = statuses_of(settings.fail_on, kind.words.statuses[:-1])
     identity, folder = folder_of(design, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
-    prospects = require_prospects(design)
+    prospects = prospects_of(design)
     facts = design.describe()
     warnings: list[str] = [*facts.get("warnings", ()), *left_out(backend, subject.label, settings)]
     if subject.adapted and subject.adapter is not None:
