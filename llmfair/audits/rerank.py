@@ -63,27 +63,26 @@ class Reranking:
     attribute: Attribute
     query_text: str
 
-    def candidates(self, ranking: Ranking) -> Candidates:
-        """What a run has of a query, best first."""
-        query_id, documents = ranking.query_id, self.judgements.documents
-        return Candidates(
-            searched(self.judgements.queries.get(query_id) or Query(query_id, ""), self.query_text),
-            tuple(documents.get(doc_id) or Document(doc_id, "") for doc_id in ranking.doc_ids),
-            self.judgements.qrels.get(query_id, {}),
-            ranking.scores,
-        )
-
     def reranked(self, path: Path, file: RunFile) -> tuple[list[Ranking], list[str]]:
         """The rankings in their new order, and what has to be said of them. Raises UsageError."""
         check_queries(path, file, self.judgements)
-        lists = [self.candidates(ranking) for ranking in file.rankings.values()]
+        judged = self.judgements
+        lists = [
+            Candidates(
+                searched(judged.queries.get(query_id) or Query(query_id, ""), self.query_text),
+                tuple(judged.documents.get(doc_id) or Document(doc_id, "") for doc_id in ranking.doc_ids),
+                judged.qrels.get(query_id, {}),
+                ranking.scores,
+            )
+            for query_id, ranking in file.rankings.items()
+        ]
         documents = {document.doc_id: document for listed in lists for document in listed.documents}
-        in_data = [doc_id for doc_id in documents if doc_id in self.judgements.documents]
+        in_data = [doc_id for doc_id in documents if doc_id in judged.documents]
         grouped = [doc_id for doc_id in in_data if documents[doc_id].groups.get(self.attribute.name)]
         if not in_data or (self.ranker.reads_groups and not grouped):
             what = f"document has a group of {self.attribute.name}" if in_data else "document is one"
             raise UsageError(
-                f"{path}: no ranked {what} of {self.judgements.name} (here '{next(iter(documents))}').",
+                f"{path}: no ranked {what} of {judged.name} (here '{next(iter(documents))}').",
                 "a run and its groups call documents by the same ids",
             )
         warnings, all_of_them = list(self.ranker.warnings), f"of {len(documents):,} documents"
