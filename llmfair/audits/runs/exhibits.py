@@ -29,12 +29,12 @@ from llmfair.rundir import Manifest, RunDir
 def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
     """Those of an audit's run folder, with so many answers as evidence. Raises UsageError."""
     manifest, results = run.read_manifest(), results_of(run)
-    settings = settings_of(run, manifest)
+    settings, command = settings_of(run, manifest), None
+    if settings is not None and not manifest.model.startswith(f"{GIVEN}:"):  # no command names an object
+        command = command_of(manifest.task, settings, manifest.model)
     queries, titles = read_texts(run.path)
     return Exhibits(
-        command=None
-        if settings is None or manifest.model.startswith(f"{GIVEN}:")  # no command names an object
-        else command_of(manifest.task, settings, manifest.model),
+        command=command,
         measures=declared(results.measures),
         titles=titles,
         queries=queries,
