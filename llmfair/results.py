@@ -422,8 +422,9 @@ class Results(JsonDocument, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         keys = self.design.keys
         for name, of in {**self.of_conditions(), "design": keys}.items():
-            if lacking := {*(self.findings if name == "design" else keys)} - {*of}:
-                raise ValueError(f"Condition '{min(lacking)}' is missing in `{name}`")
+            wanted = self.findings if name == "design" else keys
+            if lacking := [key for key in wanted if key not in of]:
+                raise ValueError(f"Condition '{lacking[0]}' is missing in `{name}`")
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:
         """The conditions of each field that has to have all of them."""

@@ -301,7 +301,7 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
 
     for suite in suites:
         element = say(root, "testsuite", "", name=suite.name)
-        case, failed = partial(say, element, "testcase", "", classname=suite.task), False
+        case, failed = partial(say, element, "testcase", "", classname=f"llmfair.{suite.task}"), False
         if verdict := suite.verdict:
             test, failed = case(name="verdict"), refused(verdict, fail_on) is not None
             if failed:
