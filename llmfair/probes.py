@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from heapq import merge
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from llmfair.errors import UsageError
 from llmfair.nouns import Attribute, Candidates, Document, PairStratum, Probe, Side
 
+T = TypeVar("T")
 REPEAT = "repeat"
 Pools = tuple[Sequence[str], Sequence[str]]
 """The ids of protected and of unprotected items that are paired."""
@@ -82,33 +83,23 @@ def initial_orders(
     if stratum == "given":
         return [candidates] * count
     if stratum == "deltr":
-        return [_deltr(candidates, attribute)] * count
+        # relevance falling, then unprotected, protected, no side [official code: DELTR's evaluation]
+        rank = {Side.UNPROTECTED: 0, Side.PROTECTED: 1, None: 2}
+        grades = candidates.relevance
+        by_grade = sorted(
+            candidates.documents,
+            key=lambda document: (-grades.get(document.doc_id, 0), rank[attribute.side(document)]),
+        )
+        return [replace(candidates, documents=tuple(by_grade))] * count
     orders: list[Candidates] = []
     for order in range(count):
         if stratum == "mirrored" and order % 2:
             orders.append(_mirror(orders[-1], attribute))
             continue
-        rng = np.random.default_rng(
-            [seed, zlib.crc32(candidates.query.query_id.encode()), _ORDER_STREAM + order]
-        )
+        rng = _rng(seed, candidates, _ORDER_STREAM + order)
         documents = sorted(candidates.documents, key=lambda document: document.doc_id)
-        orders.append(
-            replace(candidates, documents=tuple(documents[i] for i in rng.permutation(len(documents))))
-        )
+        orders.append(replace(candidates, documents=tuple(_permuted(documents, rng))))
     return orders
-
-
-def _deltr(candidates: Candidates, attribute: Attribute) -> Candidates:
-    """Relevance falling, then unprotected, protected, no side [official code: DELTR's evaluation]."""
-    places = {Side.UNPROTECTED: 0, Side.PROTECTED: 1, None: 2}
-    ordered = sorted(
-        candidates.documents,
-        key=lambda document: (
-            -candidates.relevance.get(document.doc_id, 0),
-            places[attribute.side(document)],
-        ),
-    )
-    return replace(candidates, documents=tuple(ordered))
 
 
 def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
@@ -265,12 +256,11 @@ def pair_pools(
         relevant = candidates.relevance.get(document.doc_id, 0) >= 1
         if side is not None and (stratum == "unjudged" or relevant == (stratum == "relevant")):
             pools[side].append(document.doc_id)
-    stream = pair_stream(stratum)
-    rng = np.random.default_rng([seed, zlib.crc32(candidates.query.query_id.encode()), stream])
+    rng = _rng(seed, candidates, pair_stream(stratum))
     protected, unprotected = (
-        sorted(pools[side], key=_by_number) for side in (Side.PROTECTED, Side.UNPROTECTED)
+        _permuted(sorted(pools[side], key=_by_number), rng) for side in (Side.PROTECTED, Side.UNPROTECTED)
     )
-    return _permuted(protected, rng), _permuted(unprotected, rng)
+    return protected, unprotected
 
 
 def pair_stream(stratum: PairStratum) -> int:
@@ -284,5 +274,10 @@ def _by_number(doc_id: str) -> tuple[bool, int, str]:
     return not number, int(doc_id) if number else 0, doc_id
 
 
-def _permuted(ids: Sequence[str], rng: np.random.Generator) -> list[str]:
-    return [ids[place] for place in rng.permutation(len(ids))]
+def _rng(seed: int, candidates: Candidates, stream: int) -> np.random.Generator:
+    """The draws of a query, whatever other queries there are."""
+    return np.random.default_rng([seed, zlib.crc32(candidates.query.query_id.encode()), stream])
+
+
+def _permuted(items: Sequence[T], rng: np.random.Generator) -> list[T]:
+    return [items[place] for place in rng.permutation(len(items))]

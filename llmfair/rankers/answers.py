@@ -73,7 +73,6 @@ BY_FINISH: Mapping[Finish, AnswerClass] = {
 _PLAIN = re.compile(r"\[[0-9]{1,9}\](?: > \[[0-9]{1,9}\])*")
 _NUMBER = re.compile(r"\d+")
 _MOST_DIGITS = 9
-_MOST_DIGITS_OF_ORIGINAL = 4300
 
 
 def read(completion: Completion, n: int, reader: ReaderName = "strict") -> Reading:
@@ -96,7 +95,11 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     order = _order(rest, n, refused)
     # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
     strict = (None, 0) if 0 in order and n not in order else _repaired(order, n)
-    original = _repaired(_digits(text), n)  # RankGPT's: every number ranks, wherever it stands
+    # RankGPT's: every number ranks, wherever it stands; none where its `int` would fail
+    tokens = _NUMBER.findall(text)
+    odd = not text.isascii() and any(c.isdigit() and not c.isdecimal() for c in text)
+    fails = odd or any(len(token) > 4300 for token in tokens)
+    original = _repaired(() if fails else map(int, tokens), n)
     if order and not all(1 <= number <= n for number in order):
         answer_class = AnswerClass.OUT_OF_RANGE
     elif len(set(order)) < len(order):
@@ -387,15 +390,6 @@ def _values(text: str) -> list[int]:
     return [int(token) if len(token) <= _MOST_DIGITS else -1 for token in _NUMBER.findall(text)]
 
 
-def _digits(text: str) -> list[int]:
-    """All numbers of a text as RankGPT finds them; none where its `int` would fail."""
-    tokens = _NUMBER.findall(text)
-    no_decimal = not text.isascii() and any(c.isdigit() and not c.isdecimal() for c in text)
-    if no_decimal or any(len(token) > _MOST_DIGITS_OF_ORIGINAL for token in tokens):
-        return []
-    return [int(token) for token in tokens]
-
-
 def _repaired(numbers: Iterable[int], n: int) -> tuple[tuple[int, ...] | None, int]:
     """Valid numbers in order of first occurrence, then the absent items; and how many of them were named."""
     named = dict.fromkeys(number - 1 for number in numbers if 1 <= number <= n)
@@ -464,10 +458,9 @@ def unescaped(text: str) -> str:
 
 
 def _compatible(match: re.Match[str]) -> str:
-    character = match[0]
-    if unicodedata.category(character) == "Cf":
+    if unicodedata.category(match[0]) == "Cf":
         return ""  # a byte order mark, a zero-width space
-    return str(unicodedata.decimal(character, "")) or unicodedata.normalize("NFKC", character)
+    return str(unicodedata.decimal(match[0], "")) or unicodedata.normalize("NFKC", match[0])
 
 
 def _of_json(text: str) -> str | None:

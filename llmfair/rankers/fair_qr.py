@@ -104,7 +104,12 @@ def read_keywords(completion: Completion, query: str, plain: bool = False) -> Ke
     keywords = (
         [] if _NONE.fullmatch(text) else [keyword for keyword in keywords if not _NONE.fullmatch(keyword)]
     )
-    phrases, echoed = _without_query([words for keyword in keywords if (words := words_of(keyword))], query)
+    all_parts = parts_of(_OPERATOR.sub(" ", query))
+    phrases, echoed = list[tuple[str, ...]](), False
+    for words in map(words_of, keywords):
+        if all_parts and frozenset().union(*map(parts_of, words)) >= all_parts:  # the whole query again
+            echoed, words = True, new_words(words, query)
+        phrases += [words] * bool(words)
     if sum(map(len, phrases)) > MOST_WORDS:
         return Keywords(ReplyClass.TOO_LONG, parsed_by)
     if not phrases and not echoed:
@@ -153,8 +158,8 @@ def _parsed(text: str) -> tuple[str, list[str]]:
     if bullets := [match[1] for line in lines if (match := _BULLET.fullmatch(line))]:
         return "list", [_QUOTED.sub(_inner, bullet).partition(": ")[0] for bullet in bullets]
     if labelled := [match[1] for line in lines if (match := _LABEL.fullmatch(line))]:
-        return "label", _quoted(labelled[-1]) or _split(labelled[-1:])
-    if (quoted := _quoted(text)) and not _OPERATOR.search(text):
+        return "label", [*map(_inner, _QUOTED.finditer(labelled[-1]))] or _split(labelled[-1:])
+    if (quoted := [*map(_inner, _QUOTED.finditer(text))]) and not _OPERATOR.search(text):
         return "quoted", quoted
     # what follows the keywords is mostly a sentence about them
     statements = [line for line in lines if not _SENTENCE.search(line)] or lines
@@ -184,26 +189,8 @@ def _split(lines: Collection[str]) -> list[str]:
     return [part for line in lines for part in re.split(r"[,;|]", line) if part.strip()]
 
 
-def _quoted(text: str) -> list[str]:
-    return [_inner(match) for match in _QUOTED.finditer(text)]
-
-
 def _inner(match: re.Match[str]) -> str:
     return next(filter(None, match.groups()), "")
-
-
-def _without_query(keywords: Sequence[tuple[str, ...]], query: str) -> tuple[list[tuple[str, ...]], bool]:
-    """The keywords without the whole query where one repeats it, and whether one does."""
-    all_parts = parts_of(_OPERATOR.sub(" ", query))
-    rest, echoed = list[tuple[str, ...]](), False
-    for words in keywords:
-        parts = {part for word in words for part in parts_of(word)}
-        if all_parts and parts >= all_parts:
-            echoed = True
-            words = new_words(words, query)
-        if words:
-            rest.append(words)
-    return rest, echoed
 
 
 Form = Literal["json", "paper"]
@@ -377,9 +364,15 @@ class FairQr:
                 none = most_underrepresented(*shares) is None
                 stop = Stop.NO_UNDERREPRESENTED_GROUP if none else Stop.UNKNOWN_UNDERREPRESENTED
                 break
-            replies = yield from self._ask(topic, best, subgroup)
-            read, standing = replies[-1].read, best.added if self.keep == "added" else ()
-            tried = Round(len(rounds), (*standing, *read.words), Page(), False, subgroup, read.words, replies)
+            chat, replies = self.chat(topic, best, subgroup), list[Reply]()
+            for draw in (0, RETRY_DRAWS):
+                (answer,) = yield [replace(chat, draw=draw)]
+                read = read_keywords(answer, chat.about["query"], self.form == "paper")
+                replies.append(Reply(answer.text, read, answer.prompt_tokens, answer.completion_tokens))
+                if read.readable:
+                    break
+            added = (*(best.added if self.keep == "added" else ()), *read.words)
+            tried = Round(len(rounds), added, Page(), False, subgroup, read.words, tuple(replies))
             if not read.words:
                 rounds.append(replace(tried, added=best.added))
                 stop = Stop.NO_KEYWORDS if read.readable else Stop.UNPARSEABLE
@@ -392,7 +385,7 @@ class FairQr:
         return Refined(topic.query, tuple(rounds), stop, tuple(topic.reorder(best.page.doc_ids)))
 
     def chat(self, topic: Topic, standing: Round, subgroup: str) -> Chat:
-        """The question of a round, beside the page as it stands."""
+        """The question of a round, beside the page as it stands; `query` is the text that new words come behind."""
         page, named = standing.page, topic.target.items()
         names = [name for name, share in named if share > 0 or page.shares[name] > 0]
         values = {
@@ -408,27 +401,11 @@ class FairQr:
             "query_id": topic.query.query_id,
             "iteration": standing.iteration + 1,
             "subgroup": values["subgroup"],
-            "query": self._known(topic, standing),
+            "query": refined_text(topic.query, standing.added if self.keep == "added" else ()),
         }
         if topic.hints is not None:
             about["hints"] = list(topic.hints(subgroup, standing.added))
         return Chat(self.prompt.render(values, self.form), Text(), about=about)
-
-    def _ask(self, topic: Topic, standing: Round, subgroup: str) -> Steps[tuple[Reply, ...]]:
-        """The replies of a round: one, or one that cannot be read and the one after it."""
-        chat, replies = self.chat(topic, standing, subgroup), list[Reply]()
-        query = self._known(topic, standing)
-        for draw in (0, RETRY_DRAWS):
-            (answer,) = yield [replace(chat, draw=draw)]
-            read = read_keywords(answer, query, self.form == "paper")
-            replies.append(Reply(answer.text, read, answer.prompt_tokens, answer.completion_tokens))
-            if read.readable:
-                break
-        return tuple(replies)
-
-    def _known(self, topic: Topic, standing: Round) -> str:
-        """The text that new words come behind."""
-        return refined_text(topic.query, standing.added if self.keep == "added" else ())
 
 
 def refined_text(query: Query, added: Sequence[str]) -> str:

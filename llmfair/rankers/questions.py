@@ -95,17 +95,15 @@ class Choice(Question):
         order, mass = by_margin(completion, letters(n))
         if mass >= MOSTLY:
             return first_of(order[0], n)
-        choice = self._by_text(completion, n)
-        return first_of(order[0], n) if order and choice.permutation is None else choice
-
-    def _by_text(self, completion: Completion, n: int) -> Reading:
         if completion.finish is not Finish.STOP:
-            return Reading(BY_FINISH[completion.finish])
-        choice = read_text(completion.text, "letter", letters(n))
-        if choice.item is None:
+            bad = BY_FINISH[completion.finish]
+        else:
+            choice = read_text(completion.text, "letter", letters(n))
+            if choice.item is not None:
+                return first_of(choice.item, n)
             name = choice.problem.name if choice.problem else ""
-            return Reading(AnswerClass.__members__.get(name, AnswerClass.NO_IDS))
-        return first_of(choice.item, n)
+            bad = AnswerClass.__members__.get(name, AnswerClass.NO_IDS)
+        return first_of(order[0], n) if order else Reading(bad)
 
 
 MOSTLY = 0.5
