@@ -284,16 +284,14 @@ class TrainingRows:
 class Training:
     """How weights are found: `steps` of gradient descent over all queries at once, each by its number of rows.
 
-    w ← w − rate · Σ_q n_q (∇L_q / ln N + γ ∇U_q), N all rows; without `divided` L counts whole, as in the authors' own
-    experiments. `gradient`: `exact`, or `compat`, fairsearchdeltr's, in which a group's sum is taken |G| times and
-    one number, x̄ summed over its columns, is subtracted from every column.
+    w ← w − rate · Σ_q n_q (∇L_q / ln N + γ ∇U_q), N all rows. `gradient`: `exact`, or `compat`, fairsearchdeltr's, in
+    which a group's sum is taken |G| times and one number, x̄ summed over its columns, is subtracted from every column.
     """
 
     gamma: float = 500.0
     gradient: Gradient = "exact"
     steps: int = 3000
     rate: float = 0.001
-    divided: bool = True
 
     def slope(self, rows: TrainingRows, weights: Floats) -> Floats:
         """The gradient of Σ_q n_q (L_q / ln N + γ U_q), or what `compat` takes for it; shape (columns,).
@@ -302,8 +300,8 @@ class Training:
         of rows with a factor each, so that one product of factors and features is all of it.
         """
         chances = rows.softmax(rows.features @ weights)
-        divisor = math.log(len(rows.query)) if self.divided else 1.0
-        factors = (chances - rows.softmax(rows.judgements)) * rows.sizes[rows.query] / divisor
+        factors = (chances - rows.softmax(rows.judgements)) * rows.sizes[rows.query]
+        factors /= math.log(len(rows.query))
         gap = rows.gap(chances)
         pull = 2 * self.gamma * rows.sizes * np.maximum(0, gap) * rows.of_both
         factors += chances * rows.factors[self.gradient] * pull[rows.query]

@@ -365,14 +365,14 @@ class Setwise(Strategy):
     question: Question = SET_QUESTION
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
-        documents = candidates.documents
-        rank_of = {document.doc_id: rank for rank, document in enumerate(documents)}
+        rank_of = {doc_id: rank for rank, doc_id in enumerate(candidates.doc_ids)}
 
         def best(documents: Sequence[Document]) -> Steps[int]:
             first, *_ = yield from ask(documents, rank_of[documents[0].doc_id])
             return documents.index(first)
 
-        return _ranking(candidates, (yield from top_of(documents[: self.depth], self.k, self.c - 1, best)))
+        head = candidates.documents[: self.depth]
+        return _ranking(candidates, (yield from top_of(head, self.k, self.c - 1, best)))
 
     def plan(self, n: int) -> Plan:
         count = len(most_compared(min(n, self.depth or n), self.k, self.c - 1))
@@ -436,23 +436,21 @@ class Tournament(Strategy):
         query = zlib.crc32(candidates.query.query_id.encode())
         rngs = [np.random.default_rng([number, query]) for number in range(self.rounds)]
         points: dict[str, float] = defaultdict(float)
-        left: list[Sequence[Document]] = [head] * self.rounds
+        left = [[*head] for _ in rngs]
         for sizes in self._stages(len(head)):
-            groups = [group for rest, rng in zip(left, rngs, strict=True) for group in _cut(rest, sizes, rng)]
-            questions = [group for group in groups if len(group) > 1]
-            answered = iter((yield from ask.together([(group, 0) for group in questions])))
-            through = [
-                list(next(answered))[: self.question.best(len(group))] if len(group) > 1 else group
-                for group in groups
-            ]
-            for group in through:
-                for document in group:
+            ends, groups = np.cumsum(sizes).tolist(), list[tuple[int, list[Document]]]()
+            for tournament, rng in enumerate(rngs):
+                shuffled = [left[tournament][place] for place in rng.permutation(ends[-1])]
+                groups += [(tournament, shuffled[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
+            questions = [(group, 0) for _, group in groups if len(group) > 1]
+            answered = iter((yield from ask.together(questions)))
+            left = [[] for _ in rngs]
+            for tournament, group in groups:
+                n = len(group)
+                through = list(next(answered))[: self.question.best(n)] if n > 1 else group
+                left[tournament] += through
+                for document in through:
                     points[document.doc_id] += 1
-            each = len(sizes)
-            left = [
-                [document for group in through[start : start + each] for document in group]
-                for start in range(0, len(through), each)
-            ]
         return _by_scores(candidates, [points[document.doc_id] for document in head])
 
     def _stages(self, n: int) -> Sequence[Sequence[int]]:
@@ -472,15 +470,6 @@ class Tournament(Strategy):
     @property
     def parameters(self) -> Mapping[str, Any]:
         return {"group": self.question.group, "best": self.question.of_group, "rounds": self.rounds}
-
-
-def _cut(
-    documents: Sequence[Document], sizes: Sequence[int], rng: np.random.Generator
-) -> list[list[Document]]:
-    """Random groups of these sizes."""
-    shuffled = [documents[place] for place in rng.permutation(len(documents))]
-    ends = np.cumsum(sizes).tolist()
-    return [shuffled[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 @register("strategy", "tournament")
@@ -517,8 +506,7 @@ class Heapsort(Strategy):
     question: Question = PAIR_QUESTION
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
-        documents = candidates.documents
-        rank_of = {document.doc_id: rank for rank, document in enumerate(documents)}
+        rank_of = {doc_id: rank for rank, doc_id in enumerate(candidates.doc_ids)}
 
         def better(item: Document, other: Document) -> Steps[Document]:
             pairs = [[item, other], [other, item]][: self.orders]
@@ -531,7 +519,8 @@ class Heapsort(Strategy):
                 child = yield from better(child, other)
             return documents.index((yield from better(parent, child)))
 
-        return _ranking(candidates, (yield from top_of(documents[: self.depth], self.k, 2, best)))
+        head = candidates.documents[: self.depth]
+        return _ranking(candidates, (yield from top_of(head, self.k, 2, best)))
 
     def plan(self, n: int) -> Plan:
         rounds = sum(size - 1 for size in most_compared(min(n, self.depth or n), self.k, 2))
