@@ -166,7 +166,7 @@ class Features:
                 columns[name] = f"{name} {hashlib.sha256(encode(numbered)).hexdigest()[:12]}"
         if encoder is not None:
             columns[COSINE] = f"{COSINE} {encoder.identity}"
-        self._vectors = encoder and Vectors(encoder)
+        self._vectors = None if encoder is None else Vectors(encoder)
         self.names, self.identity = tuple(columns), ", ".join(columns.values())
         every = (*TEXT_COLUMNS.values(), *(name for name, _ in NUMBER_COLUMNS.values()))
         self.missing = tuple(name for name in every if name not in columns)

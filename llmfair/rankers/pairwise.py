@@ -16,7 +16,6 @@ from llmfair.nouns import (
     Document,
     Expects,
     Labels,
-    PairAnswer,
     PairStratum,
     PairVerdict,
     Permutation,
@@ -40,6 +39,7 @@ PairForm = Literal[Form, "scores"]
 _EXPECTS: dict[PairForm, Expects] = {
     "order": Permutation(2), "letter": Labels(LABELS["letter"]), "scores": Scores(2),
 }  # fmt: skip
+_UNREAD = Choice(None)
 
 
 @dataclass(frozen=True)
@@ -80,24 +80,31 @@ class PairwiseRanker:
         """Asks in both orders. Raises UnparseableAnswer for an unparseable answer if the policy is `fail`."""
         chats = self.chats(probe)
         completions = yield chats
-        choices = [read_answer(completion, self.form, self.answers) for completion in completions]
-        formed = [self._formed(*answer) for answer in zip(completions, choices, strict=True)]
-        first_retry = RETRY_DRAWS * (probe.draw + 1)
-        for draw in range(first_retry, first_retry + retries_of(self.on_bad_answer)):
-            bad = [place for place, choice in enumerate(choices) if choice.unparseable]
-            if not bad:
-                break
-            completions = yield [replace(chats[place], draw=draw) for place in bad]
+        choices, formed, bad = [_UNREAD, _UNREAD], [True, True], [0, 1]
+        draw, last = RETRY_DRAWS * (probe.draw + 1), retries_of(self.on_bad_answer)
+        for attempt in range(last + 1):
             for place, completion in zip(bad, completions, strict=True):
-                choices[place] = read_answer(completion, self.form, self.answers)
-                formed[place] &= self._formed(completion, choices[place])
-        bad = [place for place, choice in enumerate(choices) if choice.unparseable]
+                choices[place] = choice = read_answer(completion, self.form, self.answers)
+                formed[place] &= is_formed(completion, _EXPECTS[self.form], choice.problem is None)
+            bad = [place for place in bad if choices[place].unparseable]
+            if not bad or attempt == last:
+                break
+            completions = yield [replace(chats[place], draw=draw + attempt) for place in bad]
         if self.on_bad_answer == "fail" and bad:
             raise UnparseableAnswer(
                 f"query '{probe.candidates.query.query_id}', {probe.condition} pair {probe.order}, protected item "
                 f"{('first', 'second')[bad[0]]}: an unparseable answer ({choices[bad[0]].problem})."
             )
-        first, second = map(_answer, chats, choices, formed)
+        first, second = (
+            pair_answer(
+                None if choice.item is None else Side(chat.about["sides"][choice.item]),
+                choice.problem,
+                choice.margin,
+                choice.mass,
+                in_form,
+            )
+            for chat, choice, in_form in zip(chats, choices, formed, strict=True)
+        )
         protected, unprotected = probe.candidates.doc_ids
         return PairVerdict(
             query_id=probe.candidates.query.query_id,
@@ -109,9 +116,6 @@ class PairwiseRanker:
             first=first,
             second=second,
         )
-
-    def _formed(self, completion: Completion, choice: Choice) -> bool:
-        return is_formed(completion, _EXPECTS[self.form], choice.problem is None)
 
     def _chat(self, probe: Probe, documents: Sequence[Document], sides: Sequence[Side]) -> Chat:
         query, relevance = probe.candidates.query, probe.candidates.relevance
@@ -142,8 +146,3 @@ def read_answer(completion: Completion, form: PairForm, answers: AnswerKind) -> 
     if answers == "margin":
         return read_margin(completion, LABELS[form])
     return read_choice(completion, form)
-
-
-def _answer(chat: Chat, choice: Choice, formed: bool) -> PairAnswer:
-    winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
-    return pair_answer(winner, choice.problem, choice.margin, choice.mass, formed)

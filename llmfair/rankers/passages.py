@@ -44,11 +44,11 @@ def clean(text: str, words: int = WORDS) -> str:
         text = _INVISIBLE.sub(" ", unicodedata.normalize("NFC", text))
     text = " ".join(text.split(None, words)[:words])
     if "[" in text or "<" in text or not text.isascii():
-        text = without_control_tokens(_SQUARE.sub(_round_numbers, text))
+        # `[3]` becomes `(3)`: everything that a reader of answers would take for an identifier
+        text = _SQUARE.sub(lambda match: f"({match[1]})" if _is_numbers(match[1]) else match[0], text)
+        text = without_control_tokens(text)
     return text or UNTITLED
 
 
-def _round_numbers(match: re.Match[str]) -> str:
-    """`[3]` becomes `(3)`: everything that a reader of answers would take for an identifier."""
-    numbers = _NUMBERS.fullmatch(unicodedata.normalize("NFKC", match[1]))
-    return f"({match[1]})" if numbers else match[0]
+def _is_numbers(text: str) -> bool:
+    return bool(_NUMBERS.fullmatch(unicodedata.normalize("NFKC", text)))

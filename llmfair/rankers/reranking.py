@@ -368,21 +368,21 @@ class FairStar(Reranker):
             )
 
     def order(self, candidates: Candidates, scores: Floats) -> list[int]:
-        protected = self._protected(candidates)
-        return fair_order(protected, scores.tolist(), self._table(protected).minimum)
+        protected, table = self._table(candidates)
+        return fair_order(protected, scores.tolist(), table.minimum)
 
     def remark(self, ordered: Candidates) -> str:
-        protected = self._protected(ordered)
-        return "" if meets(protected, self._table(protected).minimum) else TOO_FEW
+        protected, table = self._table(ordered)
+        return "" if meets(protected, table.minimum) else TOO_FEW
 
-    def _protected(self, candidates: Candidates) -> list[bool]:
+    def _table(self, candidates: Candidates) -> tuple[list[bool], FairTable]:
+        """Who is protected, and the table for so many documents."""
         attribute = self.options.attribute
         assert attribute is not None
-        return [attribute.side(document) is Side.PROTECTED for document in candidates.documents]
-
-    def _table(self, protected: Sequence[bool]) -> FairTable:
+        protected = [attribute.side(document) is Side.PROTECTED for document in candidates.documents]
         k, p, alpha, adjust, null = self.parameters.values()
-        return fair_table(k, p if null == "binomial" else (len(protected), sum(protected)), alpha, adjust)
+        share = p if null == "binomial" else (len(protected), sum(protected))
+        return protected, fair_table(k, share, alpha, adjust)
 
 
 # The central ranking of several orders of one list: the one with the least sum of Kendall distances to them.
@@ -415,19 +415,13 @@ def central(ranks: ArrayLike) -> Places:
     if len(of) == 1:
         return first
     relabelled = of[:, first]  # item k is the one of rank k in the first order
-    before = _before(relabelled)
+    before = (relabelled[:, :, None] < relabelled[:, None, :]).sum(
+        axis=0
+    )  # in how many orders i is ahead of j
     borda = np.argsort(relabelled.sum(axis=0), kind="stable")
     improved = [_improved(start, before - before.T) for start in (borda, *np.argsort(relabelled))]
     items: Places = first[min(improved, key=lambda order: int(np.tril(before[np.ix_(order, order)]).sum()))]
     return items
-
-
-def _before(ranks: Places) -> Places:
-    """In how many orders the one item is ahead of the other; shape (n, n)."""
-    counts = np.zeros((ranks.shape[1],) * 2, dtype=np.intp)
-    for row in ranks:
-        counts += row[:, None] < row[None, :]
-    return counts
 
 
 def _improved(order: Places, lead: Places) -> Places:

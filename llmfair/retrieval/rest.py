@@ -209,11 +209,11 @@ class SearchServer:
             limited.cause = f"{self.name} limits the rate (429)"
             raise limited
         try:
-            answer = decode(self._hide(reply.decode("utf-8-sig", "surrogatepass")))
+            decoded = decode(self._hide(reply.decode("utf-8-sig", "surrogatepass")))
         except (ValueError, RecursionError):
-            answer = None
-        is_json = isinstance(answer, dict)
-        says = f"{self.name} answers {status}{self.quote(answer.get('error')) if is_json else ''}"
+            decoded = None
+        answer = decoded if isinstance(decoded, dict) else None
+        says = f"{self.name} answers {status}{self.quote(answer and answer.get('error'))}"
         if status in PASSING:
             raise Transient(says, retry_after(headers, time.time()))
         if 300 <= status < 400:
@@ -226,7 +226,7 @@ class SearchServer:
                 f"{self.name} does not accept the key, or asks for one ({status}).",
                 f"set {API_KEY}, or {USER} and {PASSWORD}, and check what they may do",
             )
-        if not is_json:
+        if answer is None:
             raise self.odd(f"{status} with what is no JSON object")
         if status >= 400 and status != 404:
             raise Rejected(f"{says}.")

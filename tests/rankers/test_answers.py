@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import re
 import unicodedata
 from functools import partial
@@ -37,7 +36,7 @@ from tests.cli.command import refuses
 from tests.models import one_thread as one_thread
 from tests.pace import within
 from tests.rankers.asking import driven, made, order_of, probe_of, ranker_of, said
-from tests.shared import mockllm, realdata, vectors
+from tests.shared import realdata, vectors
 
 
 def stopped(text: str) -> Completion:
@@ -466,25 +465,6 @@ def test_real_prose_is_no_ranking() -> None:
     for line in lines:
         reading = read(stopped(json.loads(line)["response"]), 10)
         assert reading == Reading(AnswerClass.NO_IDS, readers_differ=reading.readers_differ)
-
-
-def test_damaged_answers_land_in_their_classes() -> None:
-    damage = mockllm("answers").damage
-    classes = {kind: kind for kind in ("duplicate", "missing", "out_of_range", "truncated", "empty")}
-    classes |= {"zero_based": "out_of_range", "prose": "no_ids", "null": "empty"}
-    classes |= dict.fromkeys(("commas", "newlines", "counted", "think", "superscript"), "ok")
-    assert len(classes) == 13
-    for seed in range(20):
-        rng = random.Random(seed)
-        for n in (2, 5, 20):
-            ranking = rng.sample(range(n), n)
-            for kind, answer_class in classes.items():
-                damaged = damage(ranking, kind, rng)
-                finish = Finish(damaged.finish_reason) if damaged.text else Finish.EMPTY
-                reading = read(Completion(damaged.text or "", finish), n)
-                assert reading.answer_class == answer_class, (kind, damaged)
-                if answer_class == "ok":
-                    assert reading.permutation == tuple(ranking), (kind, damaged)
 
 
 @st.composite

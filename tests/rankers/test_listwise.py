@@ -33,7 +33,7 @@ from llmfair.rankers.reranking import central, consensus
 from llmfair.rankers.strategies import Windows, covering, never_ranked, rankgpt, sent
 from tests.pace import within
 from tests.rankers import Answer, ask
-from tests.shared import mockllm, vectors
+from tests.shared import vectors
 
 GENDER = Attribute(
     "gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"}, ("nonbinary",)
@@ -120,18 +120,6 @@ def test_the_chat_of_a_window_of_three_titles() -> None:
         "doc_ids": ["id-Ada\nLovelace", "lise", "braces"], "sides": ["protected", "unprotected", None],
         "relevance": [0, 2, 0], "pass": 1, "window": [0, 3],
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("n", [2, 5, 20])
-def test_messages_alternate_and_a_server_reads_the_passages(n: int) -> None:
-    _, (chat,) = ask(by_windows(window=20), numbered(n), identity)
-    roles = [message.role for message in chat.messages]
-    assert len(roles) == 2 * n + 4
-    # A folded system text stands in the first user message, so roles alternate there too.
-    assert roles == ["system", *["user", "assistant"] * (n + 1), "user"]
-    body = {"messages": [{"role": m.role, "content": m.content} for m in chat.messages]}
-    read_prompt = mockllm("prompts").read_prompt
-    assert read_prompt(body).passages == tuple(str(i) for i in range(n))
 
 
 HOSTILE = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from copy import deepcopy
@@ -506,18 +505,6 @@ def test_an_engine_is_never_called_by_the_key(
 
 
 # Limits
-
-
-@pytest.mark.whole
-def test_refine_waits_for_a_search_server_as_long_as_it_says(server: Stub) -> None:
-    server.faults = [Fault("/", wire=[OK, *[b"X-More: y\r\n"] * 400], pause=0.05, times=99)]
-    flags = ("--engine", "opensearch:pages", "--engine-url", server.url, "--engine-fields", "title")
-    began = time.monotonic()
-    fast = ("--timeout", "0.3", "--retries", "0", "--outage", "0s")
-    refuses("within 0.3 s", "refine", *flags, *fast, code=1)
-    assert time.monotonic() - began < 10
-    server.faults = [Fault("/", 429, headers={"Retry-After": "1000"}, times=99)]
-    refuses("--max-wait leaves 3 s", "refine", *flags, "--max-wait", "3s", code=1)
 
 
 def test_a_run_shows_what_is_waited_for(
