@@ -84,14 +84,14 @@ def read_table(
         if query_id == RESERVED_QUERY:
             raise fail("query_id", RESERVED, line)
         by_attribute: dict[str, tuple[str, ...]] = {}
-        for of, known in groups_by_name.items():
+        for of, allowed in groups_by_name.items():
             value = row.get(columns[of])
             several = value if isinstance(value, list | tuple) else _text(value).split(SEVERAL)
             groups = dict.fromkeys(group for group in map(str.strip, map(_text, several)) if group)
             groups.pop(UNKNOWN, None)
             for group in groups:
-                if known is not None and group not in known:
-                    raise no_group(path, line, columns[of], of, group, known, str(declared_in))
+                if allowed is not None and group not in allowed:
+                    raise no_group(path, line, columns[of], of, group, allowed, str(declared_in))
             if groups:
                 by_attribute[of] = tuple(groups)
         groups_of_it = shared.setdefault(tuple(by_attribute.items()), by_attribute)
@@ -109,14 +109,10 @@ def read_table(
             raise fail("doc_id", what, line)
         data.lists.setdefault(query_id, []).append(doc_id)
         if relevance := cells["relevance"]:
-            truth = TRUTH.get(relevance.lower())
             try:
-                grade = number(relevance) if truth is None else truth
+                data.qrels.setdefault(query_id, {})[doc_id] = _grade(relevance)
             except ValueError:
-                grade = 0.5
-            if grade != int(grade) or abs(grade) >= 1e15:
-                raise fail("relevance", f"'{relevance}' is not an integer", line)
-            data.qrels.setdefault(query_id, {})[doc_id] = int(grade)
+                raise fail("relevance", f"'{relevance}' is not an integer", line) from None
     if not there:
         raise fail("", "has no rows")
     for of, column in columns.items():
@@ -153,6 +149,15 @@ def _renamed(columns: str | None, attributes: Mapping[str, Attribute]) -> dict[s
             )
         theirs_by_ours[name] = theirs
     return theirs_by_ours
+
+
+def _grade(text: str) -> int:
+    """The relevance that a cell says. Raises ValueError."""
+    truth = TRUTH.get(text.lower())
+    value = number(text) if truth is None else truth
+    if value != int(value) or abs(value) >= 1e15:
+        raise ValueError(text)
+    return int(value)
 
 
 def _text(value: Any) -> str:
