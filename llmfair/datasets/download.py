@@ -52,9 +52,8 @@ class Origin:
     url: str | None = None
     size: int | None = None
     md5: str | None = None
-    temporary: bool = False
     seen: dict[str, Any] = field(default_factory=dict)
-    """What was read in the end: `bytes` and `md5`. A `temporary` file is removed after that."""
+    """What was read in the end: `bytes` and `md5`."""
 
     @property
     def part(self) -> Path:

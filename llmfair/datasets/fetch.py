@@ -197,7 +197,7 @@ def given_copy(text: str) -> Origin:
         name = text.partition("?")[0].rstrip("/").rpartition("/")[2] or "download"
         # equal names from two servers stay apart
         folder = hashlib.sha256(secrets.written(text).encode()).hexdigest()[:12]
-        return Origin(name, downloads() / folder / name, url=text, temporary=True)
+        return Origin(name, downloads() / folder / name, url=text)
     path = Path(place_of(text))
     if not path.is_file():
         printed = LOGIN.sub(f"{secrets.HIDDEN}@", text)
@@ -215,7 +215,7 @@ def published(key: str) -> Origin:
         if held.is_file():
             return Origin(name, held, entry["url"])
     path = downloads() / "trec-fair" / entry["cache_path"]
-    return Origin(name, path, entry["url"], entry.get("size_hint"), entry["expected_md5"], temporary=True)
+    return Origin(name, path, entry["url"], entry.get("size_hint"), entry["expected_md5"])
 
 
 def downloads() -> Path:
@@ -287,7 +287,7 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
             record[step] = {"sources": read, **counts}
             note()
             for origin in origins:
-                if origin.temporary and not options.keep_downloads:
+                if origin.path.is_relative_to(downloads()) and not options.keep_downloads:
                     origin.path.unlink(missing_ok=True)
     return fetch_record(collection)
 

@@ -30,7 +30,6 @@ from llmfair.nouns import Side
 from tests import lamp
 from tests.cli.command import llmfair, ran, refuses
 from tests.folders import balanced, write, write_folder
-from tests.pace import within
 from tests.shared import realdata
 
 GENDER = (
@@ -516,18 +515,6 @@ def test_eight_topics_of_forty_with_ten_in_every_cell_of_both_attributes() -> No
             )  # fmt: skip
 
 
-def test_documents_without_a_side_are_there_to_be_counted() -> None:
-    attributes = facts(load_dataset("sample"))["attributes"]
-    assert attributes["gender"]["other"] >= 2 and attributes["gender"]["unknown"] >= 1
-    assert attributes["location"]["unknown"] >= 1 and attributes["location"]["mixed"] >= 1
-
-
-def test_not_relevant_to_one_topic_means_relevant_to_another() -> None:
-    qrels = load_dataset("sample").qrels
-    relevant = {doc_id for rows in qrels.values() for doc_id, relevance in rows.items() if relevance}
-    assert all(doc_id in relevant for rows in qrels.values() for doc_id in rows)
-
-
 def test_texts_are_short_and_do_not_give_the_gender_away() -> None:
     documents = load_dataset("sample").documents.values()
     titles = [document.title for document in documents]
@@ -535,11 +522,6 @@ def test_texts_are_short_and_do_not_give_the_gender_away() -> None:
     for document in documents:
         assert 3 <= len(document.text.split()) <= 25, document.doc_id
         assert not GENDERED.search(document.text), document.text
-
-
-def test_it_is_small_and_loads_at_once() -> None:
-    assert sum(file.stat().st_size for file in (data_folder() / "sample").iterdir()) <= 100_000
-    assert len(within(0.05, lambda: load_dataset("sample").queries)) == 8
 
 
 def test_gender_and_continent_agree_with_pantheon() -> None:
