@@ -287,7 +287,8 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
             record[step] = {"sources": read, **counts}
             note()
             for origin in origins:
-                if origin.path.is_relative_to(downloads()) and not options.keep_downloads:
+                ours = origin.url is not None and origin.path.is_relative_to(downloads())
+                if ours and not options.keep_downloads:
                     origin.path.unlink(missing_ok=True)
     return fetch_record(collection)
 
