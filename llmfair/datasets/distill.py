@@ -241,7 +241,11 @@ PLAIN_TEXT: TextOf = ("plain", str)
 NO_TEXT: TextOf = ("plain", lambda _: "")
 
 
-def textifier() -> Any:
+def wikitext() -> TextOf:
+    """A 2021 article, which is wikitext. Raises MissingExtra without the package that makes plain text of it.
+
+    An unclosed comment ends the article, as Wikipedia shows it (and ir_datasets reads it); the error names the byte.
+    """
     try:
         import pyautocorpus
     except ImportError:
@@ -249,23 +253,16 @@ def textifier() -> Any:
             "the articles of 2021 are wikitext; plain text of them needs pyautocorpus.",
             "pip install 'ir_datasets[pyautocorpus]'    titles alone need nothing: leave --text-words and --index out",
         ) from None
-    return pyautocorpus.Textifier().textify
-
-
-def wikitext(textify: Callable[[str], str]) -> TextOf:
-    """A 2021 article, which is wikitext.
-
-    An unclosed comment ends the article, as Wikipedia shows it (and ir_datasets reads it); the error names the byte.
-    """
+    textify = pyautocorpus.Textifier().textify
 
     def plain(markup: str) -> str:
         try:
-            return textify(markup)
+            return str(textify(markup))
         except ValueError as error:
             message, position = (*error.args, None)[:2]
             if message != "Expected markup type 'comment'" or position is None:
                 raise
-            return textify(markup.encode()[:position].decode())
+            return str(textify(markup.encode()[:position].decode()))
 
     return "text", plain
 

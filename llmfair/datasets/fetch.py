@@ -144,7 +144,7 @@ def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
             "leave --text-words, --corpus and --index out",
         )
     if (options.text_words or options.index) and collection.year == 2021:
-        distill.textifier()
+        distill.wikitext()
     keys = {"metadata": (f"{collection.year}/metadata",), "pages": (f"{collection.year}/docs",)}
     origins: dict[Step, Sequence[Origin]] = {}
     # a step rests on those before it
@@ -304,7 +304,7 @@ def _keep_pages(
         source = hashlib.sha256(encode([corpus, pages])).hexdigest()
         index, filling = collection.folder / index_name(options.index), partial(fill, source=source)
     if options.text_words or index:
-        text_of = distill.wikitext(distill.textifier()) if collection.year == 2021 else distill.PLAIN_TEXT
+        text_of = distill.wikitext() if collection.year == 2021 else distill.PLAIN_TEXT
     counts = distill.keep_pages(
         collection.folder,
         wanted,
