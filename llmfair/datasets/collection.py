@@ -54,7 +54,7 @@ class Collection:
     @cached_property
     def qrels(self) -> Qrels:
         """By document id, as files have them."""
-        if hasattr(self.source, "judged"):
+        if self.too_many:
             return dict(self.source.judged)
         return {query_id: dict(sorted(judged.items())) for query_id, judged in self.source.qrels.items()}
 

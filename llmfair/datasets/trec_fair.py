@@ -98,7 +98,7 @@ def unscored_topics(dataset: str) -> Sequence[str]:
 
 
 class TrecFair:
-    """One attribute of a fetched collection, as a source of candidate lists (`datasets/base.py`).
+    """One attribute of a fetched collection, as a source that candidate lists are drawn from (`buckets.draw`).
 
     Raises UsageError with the fetch command, its download and disk space, when what is asked was never fetched.
     """
