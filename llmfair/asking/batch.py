@@ -150,7 +150,17 @@ class _Asking:
     def __post_init__(self) -> None:
         self.folder = self.journal.path.parent
         self.sent = read_sent(self.folder)
-        self.keys = {batch.file: self._keys_of(batch) for batch in self.open}
+        self.keys = dict[str, set[str]]()
+        for batch in self.open:
+            path, keys = self.folder / batch.file, set[str]()
+            with suppress(OSError), path.open("rb") as file:
+                keys = {key for line in file if (key := self.server.key_of(line))}
+            if len(keys) != batch.lines:
+                raise RunConflict(
+                    f"{path} does not hold the {batch.lines:,} lines of {batch.batch_id or batch.input_file_id}.",
+                    f"put it back, or remove {FILE} to ask the questions of open batches again",
+                )
+            self.keys[batch.file] = keys
         self.rounds = Counter(key for keys in self.keys.values() for key in keys)
         self.request = Requests(NoBackend(self.server.identity), self.sampling)
         self.failed: dict[str, LlmfairError] = {}
@@ -160,17 +170,6 @@ class _Asking:
     @property
     def open(self) -> list[Sent]:
         return open_of(self.sent, self.journal.path.name)
-
-    def _keys_of(self, batch: Sent) -> set[str]:
-        path, keys = self.folder / batch.file, set[str]()
-        with suppress(OSError), path.open("rb") as file:
-            keys = {key for line in file if (key := self.server.key_of(line))}
-        if len(keys) != batch.lines:
-            raise RunConflict(
-                f"{path} does not hold the {batch.lines:,} lines of {batch.batch_id or batch.input_file_id}.",
-                f"put it back, or remove {FILE} to ask the questions of open batches again",
-            )
-        return keys
 
     def _save(self) -> None:
         write_whole(self.folder / FILE, [json_text(_Batches(self.sent))])
@@ -349,9 +348,9 @@ class _Asking:
         self.progress.cost = self.budget.spent if self.budget.priced else None
         self._close(batch, answers)
         self.progress.tell(f"{batch.batch_id}: {answers:,} of {batch.lines:,} answers collected.")
-        for error in refused:
-            if isinstance(error, UsageError) or error.stops_run:  # no other question can be asked either
-                raise error
+        for refusal in refused:
+            if isinstance(refusal, UsageError) or refusal.stops_run:  # no other question can be asked either
+                raise refusal
         if len(refused) == batch.lines and not len(self.journal):
             raise refused[0]  # no other will fare better
 

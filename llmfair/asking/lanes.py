@@ -45,9 +45,18 @@ class Lane:
     def answered(self, sent: float, per_request: float) -> None:
         """A request sent at this time was answered; `per_request`: tokens of one, on average."""
         self.heard, self.failures, self.returns = time.monotonic(), 0, 0
-        if self.adaptive is not None:
-            self.adaptive.answered(sent)
-            self._heed_allowance(self.adaptive, per_request)
+        if self.adaptive is None:
+            return
+        self.adaptive.answered(sent)
+        # what the server says that it will still take; tokens count as requests of the size so far
+        if (allowance := getattr(self.backend, "allowance", None)) is None:
+            return
+        rates = [] if allowance.requests is None else [allowance.requests]
+        if allowance.tokens is not None and per_request:
+            rates.append(allowance.tokens / per_request)
+        if rates:  # what does not fit into --max-wait its refusals say, and everybody sees it
+            rate = max(min(rates), 1 / LONGEST_WAIT)
+            self.adaptive.allow(rate if 1 / rate <= self.limits.max_wait else None)
 
     def failed(self, sent: float) -> None:
         """A request sent at this time failed otherwise than for a limit."""
@@ -71,17 +80,6 @@ class Lane:
         """The server speaks for itself, so nothing else is sent to it either (but not forever)."""
         if retry_after:
             self.slots.hold(min(retry_after, LONGEST_WAIT))
-
-    def _heed_allowance(self, adaptive: Adaptive, per_request: float) -> None:
-        """Keeps to what the server says that it will still take; tokens count as requests of the size so far."""
-        if (allowance := getattr(self.backend, "allowance", None)) is None:
-            return
-        rates = [] if allowance.requests is None else [allowance.requests]
-        if allowance.tokens is not None and per_request:
-            rates.append(allowance.tokens / per_request)
-        if rates:  # what does not fit into --max-wait its refusals say, and everybody sees it
-            rate = max(min(rates), 1 / LONGEST_WAIT)
-            adaptive.allow(rate if 1 / rate <= self.limits.max_wait else None)
 
 
 class Lanes:

@@ -161,7 +161,7 @@ class Client:
     ) -> ClientResponse:
         if self._session is None:
             self._session, self._turn = _session(), asyncio.Lock()
-            weakref.finalize(self, _close_soon, self._session, asyncio.get_running_loop())
+            weakref.finalize(self, _close, self._session, asyncio.get_running_loop())
         headers = {**self.headers, **headers} if headers else self.headers  # a session's go to its proxy, too
         return await self._session.request(
             method,
@@ -253,7 +253,7 @@ def _session() -> ClientSession:
     )
 
 
-def _close_soon(session: ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+def _close(session: ClientSession, loop: asyncio.AbstractEventLoop) -> None:
     if not session.closed and loop.is_running():
         asyncio.run_coroutine_threadsafe(session.close(), loop)
 

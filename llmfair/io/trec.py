@@ -138,6 +138,11 @@ def run_of(
     return RunFile(tag, rankings, tied, upside_down)
 
 
+def trec_order(scores: Mapping[str, float]) -> tuple[str, ...]:
+    """The order trec_eval reads in a run: score falling as 32-bit float, ties by doc_id falling as text."""
+    return tuple(doc_id for _, doc_id in _best_first(scores))
+
+
 def _best_first(scores: Mapping[str, float]) -> list[tuple[float, str]]:
     """Documents in that order, with scores as trec_eval stores them: what is beyond the range of 32 bits ties."""
     with np.errstate(over="ignore"):

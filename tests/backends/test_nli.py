@@ -82,8 +82,10 @@ def chats(outputs: Sequence[str] = ("comedy", "a much longer claim of many words
 def test_a_batch_says_what_each_alone_does_and_the_likeliest_class_decides(
     classifier: Path, tmp_path: Path
 ) -> None:
-    other = permuted(classifier, tmp_path / "permuted", (2, 0, 1))
-    assert [one.text for one in answers(other, chats())] == [one.text for one in answers(classifier, chats())]
+    turned = permuted(classifier, tmp_path / "permuted", (2, 0, 1))
+    assert [one.text for one in answers(turned, chats())] == [
+        one.text for one in answers(classifier, chats())
+    ]
     together, alone = answers(classifier, chats()), answers(classifier, chats(), alone=True)
     assert {one.text for one in together} == {"yes", "no"}
     for one, other in zip(together, alone, strict=True):

@@ -54,7 +54,7 @@ def prepare(folder: Path) -> None:
         ran("datasets", "fetch", NAME, "--yes", "--index", "full", *copies)
         (folder / "sources").mkdir()
         for flag, path in zip(copies[::2], copies[1::2], strict=True):
-            (folder / "sources" / SOURCES[flag]).write_bytes(b"".join(files.lines(path)))
+            (folder / "sources" / SOURCES[flag]).write_bytes(files.text(path).encode())
         ran("listwise", "-d", COLLECTION, *FEW, *LISTS, "-o", "drawn")
         write_folder(folder / "data", balanced(2, 4, 4))
         with Server() as server:
