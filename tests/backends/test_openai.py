@@ -584,8 +584,6 @@ def test_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         "socks5://user:canary-pass@127.0.0.1:1080",
         "http://[canary",
         "http://user:canary@h:99999",
-        "http://user:canary@h:0",
-        "http://user:canary@h:port",
         "http://user:canary@",
         f"http://user:canary@{64 * 'h'}.org",
     ):

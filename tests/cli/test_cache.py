@@ -152,7 +152,7 @@ def test_clearing_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
     assert audit(server, "one").code == 0, "a run folder keeps its own answers"
 
 
-@pytest.mark.parametrize("age", ["30", "d", "-1d", "1.5d", "30days", "٣d"])
+@pytest.mark.parametrize("age", ["30", "-1d", "٣d"])
 def test_what_is_no_age(age: str) -> None:
     found = llmfair("cache", "clear", f"--older-than={age}", "--yes")
     assert found.code == 2 and "is not an age" in found.err and "30d" in found.err

@@ -145,9 +145,7 @@ def test_another_time_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch
     check(folder)
 
 
-@pytest.mark.parametrize(
-    "table", ["", "[]", "1", "[" * 100_000, '{"a": 1}', '{"a": [1]}', '{"a": [1, 2, 3]}']
-)
+@pytest.mark.parametrize("table", ["", "[" * 100_000, '{"a": [1, 2, 3]}'])
 def test_a_damaged_table_is_said_and_made_anew(folder: Path, table: str) -> None:
     (folder / TABLE).write_text(table)
     with pytest.raises(ValueError, match=r"damaged|a is another file"):
