@@ -49,8 +49,8 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     from llmfair.audits.subject import subjects
     from llmfair.report.compare import compare_table
 
-    asked = [(single, subject) for single in settings.each() for subject in subjects(single)]
-    several = len(asked) > 1
+    runs = [(single, subject) for single in settings.each() for subject in subjects(single)]
+    several = len(runs) > 1
     if settings.output is not None and several:
         hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
         raise UsageError("--output names one folder, but several runs are asked for.", hint)
@@ -61,7 +61,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         else:
             terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
         return
-    for single, subject in asked if several else ():  # nothing is spent while another model's name is wrong
+    for single, subject in runs if several else ():  # nothing is spent while another model's name is wrong
         if not (kind.ranks and subject.ranks):
             subject.backend(single)
     documents: list[dict[str, Any]] = []
@@ -70,7 +70,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     suites: list[Suite] = []
     spending = Spending()
     try:
-        for single, subject in asked:
+        for single, subject in runs:
             name = single.called(subject.label, among=settings) if several else "this command"
             try:
                 document, error, run = _audit(kind, single, subject, style, spending, suites, name)
@@ -159,8 +159,8 @@ def _audit(
         return f"Stopped at {answers_of(**seen)}. The same command continues: {seen['folder']}"
 
     try:
-        with spending.run(settings, subject, watch) as (asked, noting):
-            written = perform(kind.design(asked, subject), noting, draw)
+        with spending.run(settings, subject, watch) as (affordable, noting):
+            written = perform(kind.design(affordable, subject), noting, draw)
     except KeyboardInterrupt:
         if "progress" not in seen:
             raise

@@ -44,9 +44,9 @@ class View(NamedTuple):
 class WithFlags:
     """A command whose flags are the parameters of `run` as they stand, and `shared` ones that commands have in common.
 
-    With `settings` their fields are flags too, and `run(settings, style, **own)` gets them made, and what stdout is to
-    get (`table`, `tsv`, `json`, `md`); without it returns a `View`. The flags are made when Typer asks for them, by
-    the names that `inspect.signature` and `typing.get_type_hints` look for: a list of commands needs none.
+    With `settings` their fields are flags too, and `run(settings, style, **parameters)` gets them made, and what stdout
+    is to get (`table`, `tsv`, `json`, `md`); without it returns a `View`. The flags are made when Typer asks for them,
+    by the names that `inspect.signature` and `typing.get_type_hints` look for: a list of commands needs none.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class WithFlags:
     ) -> None:
         self.run, self.settings, self.shared, self.__doc__ = run, settings, shared, does or run.__doc__
         skipped = 0 if settings is None else len(("settings", "style"))
-        self.own = [*inspect.signature(run).parameters.values()][skipped:]
+        self.parameters = [*inspect.signature(run).parameters.values()][skipped:]
 
     def __call__(self, ctx: typer.Context, **values: Any) -> None:
-        parameters, output = {item.name: values[item.name] for item in self.own}, terminal.output
+        parameters, output = {item.name: values[item.name] for item in self.parameters}, terminal.output
         output.as_json = values["as_json"] or (self.settings is None and values.get("format") == "json")
         output.quiet, output.progress = values.get("quiet", False), not values.get("no_progress", False)
         output.verbose |= values.get("verbose", False)
@@ -84,14 +84,14 @@ class WithFlags:
         kind: type[CommandSettings],
         ctx: typer.Context,
         values: Mapping[str, Any],
-        own: Mapping[str, Any],
+        parameters: Mapping[str, Any],
     ) -> None:
         # A preset gives way to what was said as late as itself: on the command line only flags override it.
         bundled = kind.of_preset(values["preset"]) if values.get("preset") else {}
         least = max(_rank(ctx, "preset"), 1) if bundled else 1
         ranks = {item.name: _rank(ctx, item.name) for item in kind.given()}
         flags = {name for name, rank in ranks.items() if rank == FLAG}
-        giving_way = kind.giving_way(flags, own.get("runs", ()), values["output"]) - flags
+        giving_way = kind.giving_way(flags, parameters.get("runs", ()), values["output"]) - flags
         chosen = {
             name: values[name]
             for name, rank in ranks.items()
@@ -107,7 +107,7 @@ class WithFlags:
             settings = kind.make(values.get("preset"), **chosen)
             style = "json" if values["as_json"] else settings.format
             terminal.output.as_json = style == "json"
-            self.run(settings, style, **own)
+            self.run(settings, style, **parameters)
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
@@ -123,7 +123,7 @@ class WithFlags:
             if settings.presets():
                 bundle = Annotated[str | None, flag(settings.preset_meaning, "--preset", panel="Prompt")]
                 shared = {"preset": (bundle, None), **shared}
-        parameters += [item.replace(kind=keyword, annotation=hints[item.name]) for item in self.own]
+        parameters += [item.replace(kind=keyword, annotation=hints[item.name]) for item in self.parameters]
         parameters += [
             inspect.Parameter(name, keyword, default=default, annotation=hint)
             for name, (hint, default) in shared.items()
@@ -153,8 +153,8 @@ def command(
     def add(run: Callable[..., Any]) -> Callable[..., Any]:
         called = name or getattr(run, "__name__", "").replace("_", "-")
         takes = (*COMMON,) if settings is not None else ("as_json", "verbose", *shared)
-        made = WithFlags(run, settings, takes, does)
-        app.command(called, rich_help_panel=panel, epilog="\n\n".join(examples))(made)
+        with_flags = WithFlags(run, settings, takes, does)
+        app.command(called, rich_help_panel=panel, epilog="\n\n".join(examples))(with_flags)
         return run
 
     return add

@@ -54,10 +54,10 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
     seen: dict[str, Any] = {}
 
     def watch_of(remedy: str) -> Any:
-        def watch(asked: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Any:
+        def watch(run_folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Any:
             seen["remedy"] = remedy
             before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"
-            return terminal.asking(f"Asking, {remedy}", seen, asked, planned, progress, limit, before)
+            return terminal.asking(f"Asking, {remedy}", seen, run_folder, planned, progress, limit, before)
 
         return watch
 

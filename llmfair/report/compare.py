@@ -154,8 +154,8 @@ def _became(row: ChangeRow, compared: Comparison) -> str:
     test = test or f"no test: {_reason(row)}"
     if row.better == "parity":
         way = way_of(row, compared)
-        beside = f" (parity is 1){besides(row, way, compared)}"
-        return f"{of_no_use(row, compared) or way}: {figures}{beside}, {test}"
+        parity = f" (parity is 1){besides(row, way, compared)}"
+        return f"{of_no_use(row, compared) or way}: {figures}{parity}, {test}"
     way = "higher" if (row.other or 0) > (row.base or 0) else "lower"
     return f"{way if p is not None and p < 1 - compared.level else NO_DIFFERENCE}: {figures}, {test}"
 
@@ -287,7 +287,7 @@ def lacking(results: ScoreResults) -> list[str]:
 
 
 def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
-    facts, whole = run.conditions[condition], run.incomplete is None
+    facts, complete = run.conditions[condition], run.incomplete is None
     if facts.tied.documents:
         yield (
             f"{facts.tied.documents:,} of {count(facts.documents, 'document')} tied in score: exposure and utility "
@@ -309,7 +309,7 @@ def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
         if documents.documents:
             of = count(documents.queries, "query", "queries")
             yield f"{count(documents.documents, 'document')} in {of} {meaning}"
-    absent = "in the run: 0 in the measures of trec_eval" if whole else "ranked yet, left out"
+    absent = "in the run: 0 in the measures of trec_eval" if complete else "ranked yet, left out"
     for queries, meaning in (
         (facts.unjudged, "of the run without judgement, left out of utility"),
         (facts.not_ranked, f"of the qrels not {absent}"),

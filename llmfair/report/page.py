@@ -64,9 +64,9 @@ class Method:
     limits: Sequence[str]
 
 
-def limits_of(found: Iterable[Any]) -> list[str]:
+def limits_of(runs: Iterable[Any]) -> list[str]:
     """What figures of these results cannot say; those of studies, adapters and rankings are of lists and pairs."""
-    tasks = [results.task for results in found]
+    tasks = [results.task for results in runs]
     limits = [kind_of(task).words.limits if registry.has("audit", task) else LIMITS for task in tasks]
     return [*dict.fromkeys(sentence for of_kind in limits for sentence in of_kind)]
 
@@ -93,9 +93,9 @@ def formulas_of(measures: Declared) -> list[tuple[str, str, str]]:
 
 
 def facts_of(
-    results: Any, manifest: Manifest | None, own: Sequence[tuple[str, str]]
+    results: Any, manifest: Manifest | None, of_kind: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """The settings of a run by name, `own` ones of its kind among those of every run; without those that it has not."""
+    """The settings of a run by name, those `of_kind` among those of every run; without those that it has not."""
 
     def of(name: str) -> Any:
         """A field of the results, or of their design, where they have it."""
@@ -111,7 +111,7 @@ def facts_of(
         *((name, of(name)) for name in ("label", "model", "server")),
         ("reported as", ", ".join(manifest.models_reported) if manifest else ""),
         ("queries", of("queries")),
-        *own,
+        *of_kind,
         ("cost", cost_of(manifest)),
         ("temperature", str(settings["temperature"]) if "temperature" in settings else ""),
         ("seed", str(of("seed"))),

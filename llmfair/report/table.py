@@ -196,7 +196,7 @@ def headed(
     following = "" if verdict is None else continued or verdict.next
     if folder is not None and folder.parent != RUNS:
         named = rf"(llmfair (?:runs show|report|mitigate)) {re.escape(quote(folder.name))}(?=\s|$)"
-        following = re.sub(named, lambda found: f"{found[1]} {quote(str(folder))}", following)
+        following = re.sub(named, lambda part: f"{part[1]} {quote(str(folder))}", following)
     return replace(table, lead=lead_of([("", verdict)], following))
 
 

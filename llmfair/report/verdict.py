@@ -286,17 +286,17 @@ class VerdictWords:
         return f"{self.where(case)}{case.stated} ({case.queries}): all of it lies in {case.band}{self.differs(case)}"
 
     def inconclusive(self, case: Case) -> str:
-        said = f"{self.where(case)}{case.stated} ({case.queries}): "
+        begun = f"{self.where(case)}{case.stated} ({case.queries}): "
         why = in_words(case.finding.reason, case.finding.measure)
         if case.finding.reason == OUTSIDE_ALONE:
-            return f"{said}{why}"
+            return f"{begun}{why}"
         if case.unsettled:
-            return f"{said}not settled by the answers so far (--sequential)"
+            return f"{begun}not settled by the answers so far (--sequential)"
         if case.ends is None:
-            return f"{said}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
+            return f"{begun}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
         if case.inside:
-            return f"{said}parity is open: {why}"
-        return f"{said}the interval crosses an edge of {case.band}{self.differs(case)}"
+            return f"{begun}parity is open: {why}"
+        return f"{begun}the interval crosses an edge of {case.band}{self.differs(case)}"
 
     def not_assessable(self, case: Case) -> str:
         why, problem = in_words(case.finding.reason, case.finding.measure), ""

@@ -66,7 +66,7 @@ def table_of(results: Any, answers: str = "") -> Table:
     `answers` is what could be parsed or not, unless that is the unit of which all answers are needed.
     """
     words, design = wording(results.task), results.design
-    said: dict[str, str] = {
+    concluded: dict[str, str] = {
         condition: unparseable_text(condition, results) or conclusion_text(results.findings.get(condition))
         for condition in design.keys
     }
@@ -74,7 +74,7 @@ def table_of(results: Any, answers: str = "") -> Table:
     columns: list[Column[str]] = [
         (words.condition, lambda condition: words.titles.get(condition, condition)),
         *figure_columns(results, results.shown, figures, results.verdict),
-        ("conclusion", said.get),
+        ("conclusion", concluded.get),
     ]
     queries, calls = count(design.queries, "query", "queries"), plural(design.calls, "call")
     parts = [words.title, *audited_note(results), queries, f"{calls_of(results)} {calls}"]
@@ -93,7 +93,7 @@ def table_of(results: Any, answers: str = "") -> Table:
         *few_queries(max((row.n or 0 for row in results.of_all()), default=0) or design.queries),
         *same_values(results),
     ]
-    return Table.of(parts, columns, design.keys, notes, results.band, said=said, sees=results.sees)
+    return Table.of(parts, columns, design.keys, notes, results.band, said=concluded, sees=results.sees)
 
 
 def section_of(results: Any, folder: Path, exhibits: Exhibits) -> Section:

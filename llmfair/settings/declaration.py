@@ -274,8 +274,8 @@ class Settings:
         what, offered = "preset", cls.presets()
         for part in name.split("+"):
             if part not in offered:
-                known = f"known: {', '.join(offered) or 'none here'}"
-                raise UsageError(f"no {what} '{part}'.{did_you_mean(part, offered)}", known)
+                ways = f"known: {', '.join(offered) or 'none here'}"
+                raise UsageError(f"no {what} '{part}'.{did_you_mean(part, offered)}", ways)
             values |= offered[part]
             what, offered = "preset option", cls.preset_options()
         return values
