@@ -88,25 +88,42 @@ def finetune_lora(settings: FinetuneSettings, style: str) -> None:
     """Trains a LoRA adapter that brings pairs of both groups nearer to parity, and measures what else it changes."""
     from llmfair.tuning.lora import rank
 
-    task = _merge if settings.merge is not None else _plan_training if settings.dry_run else _finetune
     if rank() == 0:
-        task(settings, style)
+        _finetune(settings, style)
         return
     terminal.output.quiet = True  # the first process alone speaks
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            task(settings, style)
+            _finetune(settings, style)
     except (UsageError, RunConflict) as error:  # which the first one says as well
         raise typer.Exit(error.exit_code) from None
 
 
 def _finetune(settings: FinetuneSettings, style: str) -> None:
+    """Merges an adapter into its base, says what a training would take and asks nothing, or trains."""
     from llmfair.audits.gates import refused, statuses_of
     from llmfair.results import lines_of
     from llmfair.rundir import REPORT
     from llmfair.tuning import lora, words
-    from llmfair.tuning.finetune import finetune
+    from llmfair.tuning.finetune import finetune, plan_finetune
+    from llmfair.tuning.merging import merge_adapter
 
+    if settings.merge is not None:
+        merged = merge_adapter(settings)
+        if style == "json":
+            terminal.print_json(merged)
+        else:
+            print(words.merge_text(merged))
+        return
+    if settings.dry_run:
+        planned = plan_finetune(settings)
+        if style == "json":
+            terminal.print_json(planned)
+        else:
+            terminal.print_text("\n".join(map(visible, words.plan_text(planned).splitlines())))
+        for warning in planned.warnings:
+            terminal.warn(warning)
+        return
     display, error = words.TrainingProgress(), None
     fail_on = statuses_of(settings.fail_on, words.STATUSES)
     try:
@@ -138,29 +155,3 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         code = terminal.fail(error)
         lora.first(lambda: None)  # a launcher ends all processes once one leaves with another code than 0
         raise typer.Exit(code if lora.rank() == 0 else 0)
-
-
-def _plan_training(settings: FinetuneSettings, style: str) -> None:
-    """Says what a training would take; asks nothing."""
-    from llmfair.tuning.finetune import plan_finetune
-    from llmfair.tuning.words import plan_text
-
-    planned = plan_finetune(settings)
-    if style == "json":
-        terminal.print_json(planned)
-    else:
-        terminal.print_text("\n".join(map(visible, plan_text(planned).splitlines())))
-    for warning in planned.warnings:
-        terminal.warn(warning)
-
-
-def _merge(settings: FinetuneSettings, style: str) -> None:
-    """The base with an adapter merged into it, and what rounding makes of it."""
-    from llmfair.tuning.merging import merge_adapter
-    from llmfair.tuning.words import merge_text
-
-    merged = merge_adapter(settings)
-    if style == "json":
-        terminal.print_json(merged)
-    else:
-        print(merge_text(merged))
