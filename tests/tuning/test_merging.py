@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from llmfair.errors import BackendError, UsageError
-from llmfair.settings.commands import FinetuneSettings
-from llmfair.tuning import merging
 from llmfair.tuning.head import pair_margins
 from llmfair.tuning.merging import _probes, merge
 from llmfair.tuning.results import PairItem, PairRow, pairs_text
