@@ -428,7 +428,7 @@ def test_an_answer_reads_the_same_behind_thoughts(thoughts: str, row: tuple[str,
 def test_only_an_answer_that_ended_by_itself_is_read(finish: Finish, answer_class: str) -> None:
     bad = Completion("[2] > [1]", finish)
     for reader in ("strict", "rankgpt"):
-        assert read(bad, 2, reader) == Reading(AnswerClass(answer_class))  # type: ignore[arg-type]
+        assert read(bad, 2, reader) == Reading(AnswerClass(answer_class))
     problem = "filtered" if finish is Finish.FILTERED else answer_class
     assert read_choice(bad, "order") == Choice(None, Problem(problem))
 
