@@ -96,6 +96,7 @@ class PairwisePlan(CallPlan, frozen=True, kw_only=True):
 
     task: Literal["pairwise"]
     noise_calls: Count
+    sequential: bool
     models: Count
     design: dict[str, Any]
     findable: dict[str, PairwiseFindable] | None = None
@@ -257,6 +258,7 @@ class PairwiseDesign(Design[PairVerdict]):
             **super().plan(models),
             "left_out": self.dataset.describe().get("left_out", {}),
             "models": models,
+            "sequential": self.settings.sequential,
             "noise_calls": 0 if self.settings.sequential else (self.calls - once) * models,
         }
 
