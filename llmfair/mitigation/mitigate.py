@@ -36,14 +36,7 @@ from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
 from llmfair.metrics.base import Column, Judged, Undefined, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.mitigation.remedies import (
-    SECRET,
-    Audit,
-    Orders,
-    Remedy,
-    Unmitigated,
-    unmitigated,
-)
+from llmfair.mitigation.remedies import SECRET, Audit, Orders, Remedy, Unmitigated, unmitigated
 from llmfair.mitigation.results import (
     ANSWERS,
     CONSISTENCY,

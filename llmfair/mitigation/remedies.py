@@ -409,10 +409,7 @@ class NamedPrompt(Remedy):
 
     def apply(self, run: Unmitigated) -> Remedied:
         run.require_prompt()
-        name = next(
-            (name for name, side in run.attribute.variants.items() if side is Side.PROTECTED),
-            None,
-        )
+        name = next((name for name, side in run.attribute.variants.items() if side is Side.PROTECTED), None)
         if name is None or name not in run.results.design.conditions:
             again = run.again(conditions=f"{run.condition},{name}") if name else "`words` in attributes.toml"
             raise UsageError(f"the run did not ask under the {name or 'protected'} prompt.", again)

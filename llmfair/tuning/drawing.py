@@ -538,17 +538,9 @@ ExampleGroup = tuple[Example, ...]
 
 
 def render(
-    groups: Sequence[PairGroup],
-    ranker: PairwiseRanker,
-    template: ChatTemplate,
-    context: int | None,
-    rendered: dict[str, Example] | None = None,
+    groups: Sequence[PairGroup], ranker: PairwiseRanker, template: ChatTemplate, context: int | None
 ) -> list[ExampleGroup]:
-    """Every group's prompts as token ids. Raises ContextTooLong for a prompt of more than `context` tokens.
-
-    Each pair is cut into tokens once, whatever target it has meanwhile: `rendered` holds those of calls before.
-    """
-    rendered = {} if rendered is None else rendered
+    """Every group's prompts as token ids. Raises ContextTooLong for a prompt of more than `context` tokens."""
 
     def prompt(pair: TrainingPair, chat: Chat) -> tuple[Ids, tuple[int, int]]:
         ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
@@ -561,11 +553,9 @@ def render(
         return np.array(ids, dtype=np.int32), (first, second)
 
     def example(pair: TrainingPair) -> Example:
-        if pair.pair_id not in rendered:
-            (first, ours), (second, theirs) = (prompt(pair, chat) for chat in chats_of(pair, ranker))
-            rendered[pair.pair_id] = Example(first, second, _the_same((ours, theirs)), pair.stratum, 0.5, 1.0)
+        (first, ours), (second, theirs) = (prompt(pair, chat) for chat in chats_of(pair, ranker))
         target = 0.5 if pair.target is None else pair.target
-        return replace(rendered[pair.pair_id], target=target, weight=pair.weight)
+        return Example(first, second, _the_same((ours, theirs)), pair.stratum, target, pair.weight)
 
     return [tuple(map(example, group)) for group in groups]
 

@@ -45,7 +45,7 @@ from llmfair.settings.commands import FinetuneSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import drawing, effects, head, lora
-from llmfair.tuning.drawing import DrawnPairs, Example, ExampleGroup, Floats, Ids, PairGroup, TrainingPair
+from llmfair.tuning.drawing import DrawnPairs, ExampleGroup, Floats, Ids, PairGroup, TrainingPair
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, AnsweredPairs, Figures
 from llmfair.tuning.lora import Tell
 from llmfair.tuning.results import (
@@ -243,13 +243,8 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     in_4bit = lora.quantization(settings.load_in_4bit, place.device)
     model = local.load_model(design.checkpoint, place, design.options, engine["attention"], **in_4bit)
     assert model.template is not None  # a causal model has one
-    rendered = dict[str, Example]()
     examples = partial(
-        drawing.render,
-        ranker=design.ranker,
-        template=model.template,
-        context=design.checkpoint.context,
-        rendered=rendered,
+        drawing.render, ranker=design.ranker, template=model.template, context=design.checkpoint.context
     )
 
     def answers(groups: Sequence[PairGroup], tell: Tell | None = None) -> Floats:

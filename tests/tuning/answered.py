@@ -12,12 +12,7 @@ from llmfair.audits.aggregates import Inference
 from llmfair.io.files import json_text
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.results import Words
-from llmfair.tuning.drawing import (
-    STRATA,
-    TrainingPair,
-    group_sign,
-    stratum_pairs,
-)
+from llmfair.tuning.drawing import STRATA, TrainingPair, group_sign, stratum_pairs
 from llmfair.tuning.effects import AnsweredPairs, Figures, changes, measure, results_of, validate
 from llmfair.tuning.results import FinetuneResults, HeldOut, Overlap, PairCounts, TrainingFacts, TuningFacts
 from llmfair.tuning.words import judged

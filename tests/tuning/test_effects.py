@@ -16,14 +16,7 @@ from llmfair.nouns import Side
 from llmfair.results import RunVerdict
 from llmfair.stats.intervals import conclude
 from llmfair.tuning.drawing import group_sign, stratum_pairs
-from llmfair.tuning.effects import (
-    ADAPTER,
-    AnsweredPairs,
-    changes,
-    offset_of,
-    safeguards_of,
-    validate,
-)
+from llmfair.tuning.effects import ADAPTER, AnsweredPairs, changes, offset_of, safeguards_of, validate
 from llmfair.tuning.results import REJECTED, FinetuneResults, Safeguard
 from llmfair.tuning.words import judged
 from tests.tuning.answered import (

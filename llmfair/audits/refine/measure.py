@@ -36,13 +36,7 @@ from llmfair.audits.refine.design import (
     RefineDesign,
     ordering,
 )
-from llmfair.audits.refine.results import (
-    PaperTest,
-    RefineFacts,
-    RefineFinding,
-    RefineResults,
-    ReplyCounts,
-)
+from llmfair.audits.refine.results import PaperTest, RefineFacts, RefineFinding, RefineResults, ReplyCounts
 from llmfair.audits.refine.settings import BASELINE
 from llmfair.audits.run_files import SCORES, Announce
 from llmfair.audits.scoring import RemeasuredRun, check_attribute, measured_by, measures_of

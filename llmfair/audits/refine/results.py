@@ -7,16 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from llmfair.results import (
-    AnswerCounts,
-    Count,
-    Counts,
-    DesignFacts,
-    Finding,
-    JsonObject,
-    Results,
-    Share,
-)
+from llmfair.results import AnswerCounts, Count, Counts, DesignFacts, Finding, JsonObject, Results, Share
 
 
 class RefineFacts(DesignFacts, frozen=True, kw_only=True):
