@@ -12,7 +12,7 @@ def invocation(calls: int | None = None, cost: float | None = None) -> Invocatio
 def manifest(*invocations: Invocation, cost: float | None = None) -> Manifest:
     return Manifest(
         status="complete",
-        settings={},
+        settings={"task": "listwise", "identity": "fake:biased"},
         task="",
         flags={},
         model="",

@@ -203,7 +203,7 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
     objective: Mapping[str, float | None]
     changes: Annotated[
         Mapping[str, Figure],
-        Meta(description="Position-adjusted odds after over those before, paired; p is of no change."),
+        Meta(description="Preference odds after over those before, paired; p is of no change."),
     ]
     gates_on_test: Annotated[
         Mapping[str, Safeguard],

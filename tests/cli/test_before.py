@@ -30,7 +30,7 @@ def test_the_audit_s_configuration_is_planned(monkeypatch: pytest.MonkeyPatch) -
     assert planned["calls"] == llmfair("listwise", "--dry-run", "--json").json["calls"]
     assert planned["findable"]["tau"] == 0.1
     pairs = llmfair("plan", "pairwise", "--json").json
-    assert (pairs["pairs"], pairs["findable"]["relevant"]["prospects"][0]["icc"]) == (7, 0.2)
+    assert (pairs["design"]["pairs"], pairs["findable"]["relevant"]["prospects"][0]["icc"]) == (7, 0.2)
 
 
 LISTWISE = tuple("listwise -d mine --conditions neutral --no-repeat --orders 1 --passes 1".split())

@@ -319,10 +319,7 @@ def test_a_server_that_only_ranks_has_no_first() -> None:
     assert found.code == 4 and found.json["verdict"]["status"] == "not assessable"
 
 
-def test_no_next_step_asks_for_what_is_refused() -> None:
-    """Partitions are windows: a run of another strategy is not told to ask the same by a partition."""
-    assert "slots" in ListwiseSettings.make().ways()
-    assert "slots" not in ListwiseSettings.make(strategy="setwise").ways()
+def test_a_partition_has_windows_of_no_other_strategy() -> None:
     refuses("has no --strategy setwise", "listwise", "--design", "partition", "--strategy", "setwise")
 
 

@@ -54,8 +54,9 @@ def audited(folder: Path, form: Any) -> tuple[list[Any], list[Completion]]:
     own = backend._job
 
     def kept(*arguments: Any) -> Any:
-        jobs.append(own(*arguments))
-        return jobs[-1]
+        made = own(*arguments)
+        jobs.append(made[0])
+        return made
 
     backend._job = kept  # type: ignore[assignment,method-assign]
     requests: list[Request] = []
