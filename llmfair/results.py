@@ -236,11 +236,10 @@ class Requirement(JsonObject, KeyColumns, frozen=True):
 
 
 class Reach(JsonObject, frozen=True, kw_only=True):
-    """What a measure can read on these lists; `indifferent`: read by a ranker without any preference."""
+    """What a measure can read on these lists."""
 
     low: float | None = None
     high: float | None = None
-    indifferent: float | None = None
 
 
 class ProbeCounts(JsonObject, frozen=True):
@@ -322,9 +321,8 @@ class Conclusions:
 
     `figures` of all queries, by measure and key; `run` is the folder that can be looked at, None of a run file.
     `planned` and `training`: the commands that plan the same design, and that train the model away from it, where they
-    do; `ways`: those that ask the same with what a reason calls for. `takes`: the settings that who was asked has a use
-    for. `prompted`: whether a prompt was read; `preset`: the run's. `problems`: what is wrong with most answers of a
-    condition that cannot be read.
+    do; `ways`: those that ask the same with what a reason calls for. `prompted`: whether a prompt was read; `preset`:
+    the run's. `problems`: what is wrong with most answers of a condition that cannot be read.
     """
 
     task: str
@@ -345,7 +343,6 @@ class Conclusions:
     prompted: bool = True
     preset: str = ""
     ways: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    takes: Collection[str] = ()
     problems: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
 
 

@@ -14,7 +14,6 @@ from llmfair import registry
 from llmfair.audits.subject import Subject
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import UsageError
-from llmfair.io.net import OPENAI_HOST
 from llmfair.prompts import wordings
 from llmfair.rundir import Manifest, RunDir
 from llmfair.settings.commands import AuditSettings, ScoreSettings
@@ -26,8 +25,6 @@ PLANNED = ("Data", "Prompt")
 TRAINABLE = ("hf", "vllm")
 """Backends whose models an adapter can be trained for."""
 PROMPTS_OF_SCORERS = ("scores", "pairwise-scores")
-HELD = (*TRAINABLE, "fake")
-"""Backends whose models can be held to the form of their answers, beside servers."""
 SHARED_WITH_TRAINING = (
     "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "relevant", "min_relevant", "allow_missing",
     "columns", "attributes", "groups", "run", "input", "words", "grades", "prompt", "system",
@@ -96,34 +93,6 @@ def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict
             other.check()
             ways[reason] = command_of(task, other, label)
     return ways
-
-
-def next_steps(task: str, settings: AuditSettings, label: str, texts: bool) -> dict[str, Any]:
-    """The commands that a verdict may name, and the settings that its advice may, as `Conclusions` have them."""
-    return {
-        "planned": plan_of(task, settings, label),
-        "ways": ways_of(task, settings, label, texts),
-        "takes": takes_of(settings, label),
-    }
-
-
-def takes_of(settings: AuditSettings, label: str) -> frozenset[str]:
-    """The settings that advice may name to whom results call so: those that he has a use for, and that are not set.
-
-    None of a ranker that asks no model.
-    """
-    spec = label.partition(" + ")[0]
-    if Subject(spec).ranks:
-        return frozenset()
-    taken = {*settings.asked_with()} & {item.name for item in fields(settings)} - settings.idle()
-    backend = spec.partition(":")[0]
-    own_server = backend == "openai" and any(OPENAI_HOST not in url for url in settings.base_url)
-    if not (backend in HELD or own_server):  # to the form of its answers
-        taken -= {"constrain"}
-    taken -= {"constrain"} if settings.margins else {"answers"}
-    return frozenset(
-        name for name in taken if (value := getattr(settings, name)) is not True and value != "text"
-    )
 
 
 def continuing(run: RunDir) -> str | None:

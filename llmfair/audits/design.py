@@ -20,7 +20,7 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
-from llmfair.audits.commands import next_steps, training_of
+from llmfair.audits.commands import plan_of, training_of, ways_of
 from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, check_gates
 from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
 from llmfair.audits.subject import Subject
@@ -411,7 +411,8 @@ class Design(ABC, Generic[T]):
         results = judged(
             structs.replace(results, requirements=met),
             training=training_of(self.task, self.settings, results.model),
-            **next_steps(self.task, self.settings, results.model, texts),
+            planned=plan_of(self.task, self.settings, results.model),
+            ways=ways_of(self.task, self.settings, results.model, texts),
         )
         if documents is None:
             documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)

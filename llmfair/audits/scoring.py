@@ -19,7 +19,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
-from llmfair.audits.commands import continuing, next_steps, scoring_of, settings_of
+from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
 from llmfair.audits.design import versions
 from llmfair.audits.gates import (
     WRITTEN,
@@ -86,7 +86,6 @@ class ScoreFacts(JsonObject, frozen=True, kw_only=True):
     missing: DocumentCounts = DocumentCounts()
     unjudged: DocumentCounts = DocumentCounts()
     not_ranked: DocumentCounts = DocumentCounts()
-    longest: Count = 0
 
 
 class IncompleteRun(JsonObject, frozen=True, kw_only=True):
@@ -416,7 +415,8 @@ def verdict_of(
             "problems": {name: answers.problem for name, answers in results.answers.items()},
         }
         if asked := settings_of(folder, manifest):
-            of_run |= next_steps(kind.name, asked, manifest.model, texts=False)
+            of_run["planned"] = plan_of(kind.name, asked, manifest.model)
+            of_run["ways"] = ways_of(kind.name, asked, manifest.model, texts=False)
         if missing := continuing(folder):
             of_run["ways"] = {**of_run.get("ways", {}), "unfinished": missing}
     else:

@@ -413,7 +413,7 @@ class Definition:
     it is `worded`; `labels` are those of parameters' values. `implies` maps a parameter's value to another parameter's.
     `note` is what every table must say of the figure, its parameters in braces. `of_all`: only the figure of all
     queries together means something, always or with this value of a parameter. `agreement`: a ranking is compared with
-    the one beside it; `of_a_set`: only which items stand above the cutoff counts, not their order. `bounds`: no value
+    the one beside it. `bounds`: no value
     and no interval lies beyond them; the upper one holds unless the parameter `lifted_by` is given. `headline`:
     conclusions and comparisons speak of this one before others of its direction. `assessed_by`: the measure whose
     conclusion says whether this one can be assessed; where it cannot, no gate of this one holds. `reach`: the measure
@@ -442,7 +442,6 @@ class Definition:
     note: str = ""
     of_all: bool | tuple[str, Argument] = False
     agreement: bool = False
-    of_a_set: bool = False
     headline: bool = False
     assessed_by: str = ""
     reach: tuple[str, ...] = ()

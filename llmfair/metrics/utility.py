@@ -24,8 +24,6 @@ from llmfair.nouns import Side
 
 # Measures of ir_measures
 
-OF_A_SET = ("P", "R", "Success")
-"""Those that ask which items stand above the cutoff, which ir_measures does not say of them."""
 TREC_EVAL = "as trec_eval computes it"
 SAID = {
     "P": "Share of k that the relevant items among the first k are, however short the list",
@@ -94,7 +92,6 @@ def trec_eval_measure(
         bounds=(0.0, 1.0),
         better="higher",
         label=spoken,
-        of_a_set=named.NAME in OF_A_SET,
         headline=str(exact) == "P@20",  # the paper's figure
         cite=TREC_EVAL,
         says=SAID.get(named.NAME, ""),
@@ -183,7 +180,7 @@ def trec_fair_ndcg(
 
 
 @measure(
-    "overlap", cutoff="required", bounds=(0.0, 1.0), better="higher", label="overlap", of_a_set=True,
+    "overlap", cutoff="required", bounds=(0.0, 1.0), better="higher", label="overlap",
     cite="DELTR, precision at top k",
 )  # fmt: skip
 def overlap(judged: Judged, cutoff: int) -> Mapping[str, Value]:

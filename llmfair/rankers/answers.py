@@ -51,15 +51,14 @@ class UnparseableAnswer(LlmfairError):
 class Reading:
     """An answer's class (the strict reader's) and what it does to the window.
 
-    `permutation` is 0-based, best first, after repair; None leaves the window as it is. Its first `named`
-    items were named by the answer, the others appended in window order. `readers_differ` says that the two
-    readers' permutations are not the same. `scores`: of the items in the order shown, None each of one without.
+    `permutation` is 0-based, best first, after repair; None leaves the window as it is. Its first `named` items were
+    named by the answer, the others appended in window order. `scores`: of the items in the order shown, None each of
+    one without.
     """
 
     answer_class: AnswerClass
     permutation: tuple[int, ...] | None = None
     named: int = 0
-    readers_differ: bool = False
     scores: tuple[float | None, ...] | None = None
 
 
@@ -93,13 +92,6 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     answer = undressed(answer)
     rest, refused = without_refusals(answer)
     order = _order(rest, n, refused)
-    # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
-    strict = (None, 0) if 0 in order and n not in order else _repaired(order, n)
-    # RankGPT's: every number ranks, wherever it stands; none where its `int` would fail
-    tokens = _NUMBER.findall(text)
-    odd = not text.isascii() and any(c.isdigit() and not c.isdecimal() for c in text)
-    fails = odd or any(len(token) > 4300 for token in tokens)
-    original = _repaired(() if fails else map(int, tokens), n)
     if order and not all(1 <= number <= n for number in order):
         answer_class = AnswerClass.OUT_OF_RANGE
     elif len(set(order)) < len(order):
@@ -111,8 +103,18 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     else:
         named = rest != answer and _GROUP.search(answer)
         answer_class = AnswerClass.REFUSED if named else AnswerClass.NO_IDS
-    chosen = strict if reader == "strict" else original
-    return Reading(answer_class, *chosen, readers_differ=strict[0] != original[0])
+    if reader == "strict":
+        # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
+        return (
+            Reading(answer_class)
+            if 0 in order and n not in order
+            else Reading(answer_class, *_repaired(order, n))
+        )
+    # RankGPT's: every number ranks, wherever it stands; none where its `int` would fail
+    tokens = _NUMBER.findall(text)
+    odd = not text.isascii() and any(c.isdigit() and not c.isdecimal() for c in text)
+    fails = odd or any(len(token) > 4300 for token in tokens)
+    return Reading(answer_class, *_repaired(() if fails else map(int, tokens), n))
 
 
 # What orders look like

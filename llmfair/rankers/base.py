@@ -41,7 +41,7 @@ class Ranker(ABC):
 
     Made by `factory(options)`, registered as `@register("ranker", NAME)`. `identity` says in words all that can
     change an order; it is part of the run's fingerprint. `worded` says that it reads what a sensitive variant adds
-    to the query; any other ranks the same under every variant. `made_for_texts`: it was trained on passages of text.
+    to the query; any other ranks the same under every variant.
     `target_known`: whose shares of groups to aim at it is told: nobody's, those of the topics that it learns from, or
     those of the very queries that it orders.
     `reads_texts`: it has to know what query and documents say, even where they come with scores; `reads_groups`: who
@@ -52,7 +52,6 @@ class Ranker(ABC):
     passes: ClassVar[int] = 1
     identity: str
     worded: ClassVar[bool] = False
-    made_for_texts: ClassVar[bool] = False
     target_known: Literal["no", "training topics", "yes"] = "no"
     warnings: tuple[str, ...] = ()
     reads_texts: ClassVar[bool] = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import NamedTuple
 
 from llmfair.errors import UsageError, did_you_mean
@@ -17,7 +16,7 @@ from llmfair.prompts import Prompt
 from llmfair.rankers.answers import AnswerClass, ReaderName, UnparseableAnswer
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import OFFERED, is_formed
-from llmfair.rankers.strategies import Place, Plan, Ranked, Strategy, Window, WindowAnswer
+from llmfair.rankers.strategies import Plan, Ranked, Strategy, Window, WindowAnswer
 
 # A bad answer is asked again with draws 100, 101, …; of draw 1 with 200, 201, …, so repeats share no answer.
 RETRY_DRAWS = 100
@@ -60,7 +59,7 @@ class ListwiseRanker:
         """Ranks a probe's candidates. Raises UnparseableAnswer for a bad answer if the policy is `fail`."""
         asking = _Asking(self, probe)
         ranking = yield from self.strategy.steps(probe.candidates, asking)
-        return Ranked(ranking, asking.answers())
+        return Ranked(ranking, tuple(asking.windows))
 
 
 def retries_of(on_bad_answer: str) -> int:
@@ -116,17 +115,6 @@ class _Asking:
         """The documents in the model's order; asked again while the answer is bad and the policy allows."""
         return (yield from self.together([(documents, start)], pass_number))[0]
 
-    def answers(self) -> tuple[WindowAnswer, ...]:
-        """What was answered, with each window's place in its pass."""
-        answers: list[WindowAnswer] = []
-        for _, one_pass in groupby(self.windows, key=lambda window: window.pass_number):
-            windows = [*one_pass]
-            places: list[Place] = ["middle"] * len(windows)
-            places[0], places[-1] = "tail", "head"
-            placed = zip(windows, places, strict=True)
-            answers += (replace(window, place=place) for window, place in placed)
-        return tuple(answers)
-
     def together(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
     ) -> Steps[Sequence[Sequence[Document]]]:
@@ -169,7 +157,7 @@ class _Asking:
         return answers
 
     def _read(self, chat: Chat, completion: Completion, bad: WindowAnswer | None = None) -> WindowAnswer:
-        """What an answer did, in the place of a bad one; where the window lies in its pass is known at the end."""
+        """What an answer did, in the place of a bad one."""
         doc_ids, (start, end) = tuple(chat.about["doc_ids"]), chat.about["window"]
         reading = self.question.read(completion, len(doc_ids), self.ranker.reader)
         permutation, ok = reading.permutation, reading.answer_class is AnswerClass.OK
@@ -179,12 +167,10 @@ class _Asking:
             pass_number=chat.about["pass"],
             start=start,
             end=end,
-            place="middle",
             answer_class=reading.answer_class,
             repaired=permutation is not None and not ok,
             unparseable=permutation is None,
             permutation=permutation,
-            readers_differ=reading.readers_differ,
             shown=doc_ids,
             omitted=tuple(doc_ids[place] for place in omitted),
             draw=chat.draw,

@@ -99,7 +99,6 @@ class CrossEncoder(ScoringRanker):
     default: ClassVar[str]
     auto: ClassVar[str]
     worded = True
-    made_for_texts = True
     costly = True
 
     def __init__(self, options: RankerOptions) -> None:
@@ -345,7 +344,6 @@ def named_encoder(name: str, options: RankerOptions) -> Encoder:
 class Encoder(ScoringRanker):
     """Candidates by falling likeness of query and title with text. The model is loaded for the first list."""
 
-    made_for_texts = True
     costly: ClassVar[bool] = True
     scored_together = AT_ONCE
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import combinations, groupby, pairwise
 from math import ceil
 from operator import attrgetter
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,7 +48,6 @@ from llmfair.registry import lookup, register
 
 Window = tuple[int, int]
 """Neighbouring ranks that are ordered at once: half-open, (start, end), 0 is the head."""
-Place = Literal["tail", "middle", "head"]
 WINDOW_FACTS = ("window", "step", "passes", "windows")
 
 
@@ -56,11 +55,10 @@ WINDOW_FACTS = ("window", "step", "passes", "windows")
 class WindowAnswer:
     """One window and what its answer did.
 
-    `place`: the first window of a pass is its tail, the last (and an only one) its head. `repaired`: a bad
-    answer of which something could be used; `unparseable`: one that left the window as it was. `permutation`: the
-    places of the window in the order that the readable answer gives them. `omitted`: shown, but not named by it.
-    `replaced`: the classes of the bad answers that this one, a later draw, stands in for. `best`: how many items the
-    answer names that was asked for the best alone, None where it was asked for all. `scores`: of the items shown.
+    `repaired`: a bad answer of which something could be used; `unparseable`: one that left the window as it was.
+    `permutation`: the places of the window in the order that the readable answer gives them. `omitted`: shown, but not
+    named by it. `replaced`: the classes of the bad answers that this one, a later draw, stands in for. `best`: how many
+    items the answer names that was asked for the best alone, None where it was asked for all. `scores`: of the items.
     `round`: which of the chain's questions were asked at once. `formed`: it and those that it replaced may be answers
     of a model that is held to their form.
     """
@@ -68,12 +66,10 @@ class WindowAnswer:
     pass_number: int
     start: int
     end: int
-    place: Place
     answer_class: AnswerClass
     repaired: bool
     unparseable: bool
     permutation: tuple[int, ...] | None
-    readers_differ: bool
     shown: tuple[str, ...]
     omitted: tuple[str, ...]
     draw: int

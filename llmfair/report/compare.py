@@ -28,7 +28,7 @@ from llmfair.report.figures import (
 )
 from llmfair.report.groups import about
 from llmfair.report.page import General, Page, Source, missing_of, plain_page, queries_table, warnings_of
-from llmfair.report.phrases import few_queries, reasons, uncut_notes
+from llmfair.report.phrases import few_queries, reasons
 from llmfair.report.plots.base import Plot, palette
 from llmfair.report.plots.ratios import Point, utility_and_ratio
 from llmfair.report.section import Section
@@ -204,7 +204,7 @@ def score_table(results: ScoreResults) -> Table:
         if (finding := run.findings.get(condition)) is None:
             return ""
         figure = figures.get((run.run, condition, finding.measure, ""))
-        return kind_of(run.task).words.concluded(finding, figure, results.level, results.band, run.words)
+        return kind_of(run.task).words.concluded(finding, figure, results.band, run.words)
 
     columns: list[Column[NamedCondition]] = [
         ("run", lambda row: row[2]),
@@ -222,10 +222,7 @@ def score_table(results: ScoreResults) -> Table:
     )
     for task in dict.fromkeys(run.task for run in runs):
         notes += kind_of(task).words.scored_notes([row for row in rows if row[0].task == task])
-    longest = max(run.conditions[condition].longest for run, condition, _ in rows)
-    of_measures = [(results.labels.get(name, name), note) for name, note in results.of_measures.items()]
-    of_measures += uncut_notes(declared(results.measures), longest)
-    notes += [f"{measure}: {note}" for measure, note in of_measures]
+    notes += [f"{results.labels.get(name, name)}: {note}" for name, note in results.of_measures.items()]
     title = (
         "Score",
         *dict.fromkeys(run.dataset for run in runs),

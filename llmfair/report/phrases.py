@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
-from llmfair.io.text import count, p_text
+from llmfair.io.text import count
 from llmfair.metrics.names import in_words
-from llmfair.results import AnswerCounts, Declared, Figure, HowDrawn, Results
-from llmfair.stats.intervals import NEARLY_ALL_SAME
+from llmfair.results import AnswerCounts, Figure, HowDrawn, Results
 
 # Figures with as many decimals as the words beside them need.
 
@@ -86,7 +85,6 @@ def conclusion_text(finding: Any) -> str:
 
 FEW_QUERIES = 15
 FEWEST_QUERIES = 5
-SHOWN_RANKS = 12
 POWER = 0.8
 """A design with this power to find the nearer edge of the band needs no advice."""
 
@@ -135,28 +133,6 @@ def few_queries(queries: int) -> list[str]:
     return [f"{few}: read the intervals with care"]
 
 
-def same_values(results: Results) -> list[str]:
-    """Which measures of the table have wide limits, since nearly all queries have one value."""
-    rows = (row for row in results.of_all() if row.key in results.design.keys)
-    which = {row.measure for row in rows if row.reason == NEARLY_ALL_SAME} & {*results.shown}
-    measures = ", ".join(measure for measure in results.shown if measure in which)
-    return [f"{measures}: nearly all queries have the same value, so limits are by betting, and wide"] * bool(
-        which
-    )
-
-
-def uncut_notes(measures: Declared, longest: int) -> list[tuple[str, str]]:
-    """Measures whose cutoff cuts nothing off, so that the order of lists cannot show, each with a sentence on it.
-
-    `longest`: items of the longest list.
-    """
-    return [
-        (measure, f"no list is longer than {says.cutoff}, so every order has the same")
-        for measure, says in measures.items()
-        if says.definition.of_a_set and says.cutoff and 0 < longest <= says.cutoff
-    ]
-
-
 def calls_of(results: Results) -> str:
     """The calls behind a run's figures; of one that is not through, or stopped early, with those planned."""
     planned, made = results.design.calls, results.calls
@@ -166,12 +142,13 @@ def calls_of(results: Results) -> str:
     return f"{planned:,}" if made == planned else f"{behind}{made:,} of {most}{planned:,}"
 
 
-def held_note(form: str, answers: Collection[AnswerCounts]) -> str:
-    """What became of --constrain, which asks for answers of this form alone and which a server may pass over."""
-    if unformed := sum(counts.unformed or 0 for counts in answers):
-        asked = count(sum(counts.asked for counts in answers), "answer")
-        return f"the server passed over --constrain: {unformed:,} of {asked} are not {form}"
-    return f"answers were to be held to {form} (--constrain): refusals and careless answers do not show"
+def passed_over(form: str, answers: Collection[AnswerCounts]) -> list[str]:
+    """That a server passed over --constrain, which asks for answers of this form alone; nothing where it did not."""
+    unformed, asked = (
+        sum(counts) for counts in ((of.unformed or 0 for of in answers), (of.asked for of in answers))
+    )
+    told = f"the server passed over --constrain: {unformed:,} of {count(asked, 'answer')} are not {form}"
+    return [told] * bool(unformed)
 
 
 def drawn_note(drawn: HowDrawn | None) -> list[str]:
@@ -184,18 +161,6 @@ def drawn_note(drawn: HowDrawn | None) -> list[str]:
         f"lists drawn with seed {drawn.seed} from documents relevant to the query and, beside them, documents "
         f"relevant to other queries only, {rule}"
     ]
-
-
-def window_notes(never_ranked: Sequence[int], window: int | None, step: int | None) -> list[str]:
-    """What windows leave out, or carry nowhere."""
-    notes = []
-    if never_ranked:
-        more = ", …" * (len(never_ranked) > SHOWN_RANKS)
-        ranks = ", ".join(str(position + 1) for position in never_ranked[:SHOWN_RANKS]) + more
-        notes.append(f"ranks that no window holds in some list: {ranks}")
-    if window is not None and step == window:
-        notes.append("step equals window: no item is carried from window to window")
-    return notes
 
 
 def on_disk(planned: Mapping[str, Any]) -> str:
@@ -223,16 +188,6 @@ def span(low: int, high: int) -> str:
 def capitalised(text: str) -> str:
     """A sentence's beginning, of words that stand elsewhere in the middle of one."""
     return text[:1].upper() + text[1:]
-
-
-def differs_text(p: float | None, low: float | None, high: float | None, level: float) -> str:
-    """That a ratio is not 1, where p and its interval say so both; nothing else.
-
-    They are of different tests (the interval of a t statistic, p of signs flipped) and can disagree at few queries.
-    """
-    if p is None or p >= 1 - level or low is None or high is None or low <= 1 <= high:
-        return ""
-    return f"; differs from parity, p {p_text(p)}"
 
 
 def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> list[str]:

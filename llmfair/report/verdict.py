@@ -6,7 +6,6 @@ words (`VerdictWords`); the words here do for any kind that concludes by a band 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
@@ -55,46 +54,38 @@ ADVICE: Mapping[str, str] = {
     "order_not_random": "leave --initial out: random orders let a preference be told from the initial ranking",
     "no_common_grade": "judge items of both groups at the same grades, or draw such lists: --buckets equal",
     "few_common_grades": "more queries whose lists have items of both groups at the same grades",
-    "no_better_than_input": "a more able model[, or --input text], so that the ranking is of use",
+    "no_better_than_input": "a more able model, or --input text, so that the ranking is of use",
     "no_better_than_random": "score a ranking that orders by relevance better, or judge more queries",
-    "no_better_than_chance": "a more able model[, or --input text], so that answers are more than chance",
-    "chance_answers": "a more able model[, or --input text], so that answers are more than chance",
+    "no_better_than_chance": "a more able model, or --input text, so that answers are more than chance",
+    "chance_answers": "a more able model, or --input text, so that answers are more than chance",
     "one_sided": "single answers: llmfair runs show {run} --answers",
     "always_one_way": "more queries narrow the bound: {planned}",
     "separated": "more queries, which tell a preference from the slots: {planned}",
-    "position_driven": "another model[, or another --prompt]: these answers follow the position, not the items",
+    "position_driven": "another model, or another --prompt: these answers follow the position, not the items",
     OUTSIDE_ALONE: "more queries, which tell a disparity from chance: {planned}",
-    "no_encounter": "[longer windows (--window), so that items of both groups are shown together]",
-    "few_encounters": "[longer windows (--window), so that items of both groups are shown together, or ]more queries",
+    "no_encounter": "longer windows (--window), so that items of both groups are shown together",
+    "few_encounters": "longer windows (--window), so that items of both groups are shown together, or more queries",
     "too_few_comparisons": "more queries, or longer lists: fewer than 20 comparisons say nothing",
     "tied": "scores that tell more items apart: a finer scale, or the mean of several grades of each item",
     "few_relevant": "more queries, or lists in which both groups have more relevant items",
     "few_items": "more items: lists that share fewer of them",
     "stratum_open": "more queries, which narrow the odds of relevant and of irrelevant items apart: {planned}",
     "narrow_range": "larger windows or more passes, whose rankings show what the answers prefer",
-    "items_left_out": "a model, or longer answers, that name all items[: more room with --max-tokens]",
+    "items_left_out": "a model, or longer answers, that name all items: more room with --max-tokens",
     "not_judged": "give judgements of relevance (qrels), which say whether the ranker does its job",
     EQUAL_SCORES: "another model, or this one set up otherwise, since one score for all items ranks none; the answers: "
     "llmfair runs show {run} --answers",
 }
-"""What to change where a conclusion is barred, by its reason. What stands in brackets names a setting, and is said to
-those alone who have a use for it."""
-OPTIONAL = re.compile(r"\[([^\]]*?--([a-z-]+)[^\]]*)\]")
+"""What to change where a conclusion is barred, by its reason."""
 UNREADABLE = (UNPARSEABLE, "no_readable_answer")
 """The reasons for which answers cannot be read; PROBLEMS say what is wrong with most of them."""
-_TOO_SHORT = "[room for thoughts with --thinking, or ][longer answers with --max-tokens; ]"
-_UNWILLING = "another model[, or another --prompt]; "
-_LOOSE = (
-    "[--constrain holds a model to the form of its answers; ][the text of the answers, with --answers text; ]"
-)
 PROBLEMS: Mapping[str, tuple[str, str]] = {
-    "truncated": ("most of these break off at the limit of tokens", _TOO_SHORT),
-    "refused": ("most of these are refusals", _UNWILLING),
-    "filtered": ("a filter of the server keeps most of these back", _UNWILLING),
+    "truncated": ("most of these break off at the limit of tokens", "longer answers with --max-tokens; "),
+    "refused": ("most of these are refusals", "another model, or another --prompt; "),
+    "filtered": ("a filter of the server keeps most of these back", "another model, or another --prompt; "),
     "empty": ("most of these are empty", ""),
 }
-"""What is wrong with answers that cannot be read, in words, and what to change; of all others _LOOSE. Scores have no
-form that a setting could mend."""
+"""What is wrong with answers that cannot be read, in words, and what to change."""
 # The facts of a verdict in words: cases, and what to do.
 
 
@@ -103,19 +94,9 @@ def cases_of(facts: Conclusions) -> list[Case]:
     return [Case(facts, key, facts.findings[key]) for key in facts.keys if key in facts.findings]
 
 
-def problem_of(facts: Conclusions, condition: str) -> tuple[str, str]:
-    """What is wrong with answers of a condition that cannot be read, in words or "", and what to change."""
-    if not facts.prompted:
-        return "", "another model, or this one set up otherwise; "
-    return PROBLEMS.get(str(facts.problems.get(condition)), ("", _LOOSE))
-
-
 def advice_of(facts: Conclusions, text: str) -> str:
-    """Advice as it is given: with the commands, and without what names settings that nobody has a use for."""
-    advice = (
-        OPTIONAL.sub(lambda part: part[1] if part[2].replace("-", "_") in facts.takes else "", text) or LOOK
-    )
-    return advice.format(run=quote(facts.run or "RUN"), planned=facts.planned or f"llmfair plan {facts.task}")
+    """Advice with the commands that it names."""
+    return text.format(run=quote(facts.run or "RUN"), planned=facts.planned or f"llmfair plan {facts.task}")
 
 
 def by_way(facts: Conclusions, advice: str, reason: str) -> str:
@@ -202,6 +183,12 @@ class Case:
     def queries(self) -> str:
         """The level of the interval, and how many queries it goes over."""
         return f"{self.facts.level * 100:g} % CI, {self.counted}"
+
+    @property
+    def problem(self) -> tuple[str, str]:
+        """What is wrong with most answers that cannot be read, in words or "", and what to change."""
+        problem = self.facts.problems.get(self.key) if self.finding.reason in UNREADABLE else None
+        return PROBLEMS.get(str(problem), ("", ""))
 
     @property
     def mitigation(self) -> str:
@@ -299,9 +286,7 @@ class VerdictWords:
         return f"{begun}the interval crosses an edge of {case.band}{self.differs(case)}"
 
     def not_assessable(self, case: Case) -> str:
-        why, problem = in_words(case.finding.reason, case.finding.measure), ""
-        if case.finding.reason in UNREADABLE:
-            problem, _ = problem_of(case.facts, case.key)
+        why, (problem, _) = in_words(case.finding.reason, case.finding.measure), case.problem
         return f"{self.where(case)}nothing can be said of parity: {why}{f'; {problem}' * bool(problem)}"
 
     # Their parts
@@ -351,7 +336,7 @@ class VerdictWords:
         if gravest in (Conclusion.INCONCLUSIVE, Conclusion.NOT_ASSESSABLE):
             reason = str(case.finding.reason)
             if reason in UNREADABLE:
-                return advice_of(facts, problem_of(facts, case.key)[1] + ANSWERED)
+                return advice_of(facts, case.problem[1] + ANSWERED)
             return by_way(facts, advice_of(facts, ADVICE.get(reason, LOOK)), reason)
         if facts.run is None:
             return f"every query: {facts.ways.get('per_query', 'llmfair score with --per-query')}"

@@ -20,7 +20,6 @@ from llmfair.report.phrases import (
     few_queries,
     on_disk,
     percent,
-    same_values,
     unparseable_text,
 )
 from llmfair.report.plan import calibration_table, plan_text, planned_note
@@ -91,7 +90,6 @@ def table_of(results: Any, answers: str = "") -> Table:
         *drawn_note(design.drawn),
         *results.warnings,
         *few_queries(max((row.n or 0 for row in results.of_all()), default=0) or design.queries),
-        *same_values(results),
     ]
     return Table.of(parts, columns, design.keys, notes, results.band, said=concluded, sees=results.sees)
 
@@ -168,10 +166,8 @@ class Wording:
     trail: Callable[[RunDir, str | None], Iterable[str]] | None = None
     """How a run went about its queries, or one of them, a line a step. Raises UsageError."""
 
-    concluded: Callable[[Any, Figure | None, float, Band, Words], str] = lambda finding, *_: conclusion_text(
-        finding
-    )
-    """A finding in the table of measured runs: with its figure, level and band, and the words of the groups."""
+    concluded: Callable[[Any, Figure | None, Band, Words], str] = lambda finding, *_: conclusion_text(finding)
+    """A finding in the table of measured runs: with its figure and band, and the words of the groups."""
     tells_undefined: bool = True
     """Whether tables of measured runs say which figures have no value."""
     scored_notes: Callable[[Sequence[Any]], Iterable[str]] = lambda rows: ()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -310,10 +310,6 @@ class AuditSettings(Asking, ListSettings, MeasureSettings):
     @classmethod
     def idle(cls) -> frozenset[str]:
         return super().idle() | {"permutations"}  # a kind that shuffles takes it out
-
-    def asked_with(self) -> Collection[str]:
-        """The settings of asking that advice may name, if who is asked has a use for them: those that count here."""
-        return ("input", "prompt", "thinking", "max_tokens", "constrain")
 
     def ways(self) -> Mapping[str, Mapping[str, Any]]:
         """By the reason that bars a conclusion, the settings that mend it, beside those of all audits."""

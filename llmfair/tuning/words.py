@@ -84,7 +84,7 @@ def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> tuple[st
         text(SMOOTHED, "{:.3f}", 1),
         text("FirstSlotRate"),
         "" if model == BASE else text("OrderKept", "{:.2f}", 1),
-        "" if finding is None else pair_conclusion(finding, odds, results.level, results.band, results.words),
+        "" if finding is None else pair_conclusion(finding, odds, results.band, results.words),
     )
 
 

@@ -174,7 +174,7 @@ def test_a_gate_that_nothing_could_fail_never_holds(gate: str, said: str | None)
     measure = parse_gate(gate).measure
     rows = [row(1.0, condition, measure) for condition in ("neutral", "female")]
     assert set(reasons(gate, *rows)) == {said}
-    for unknown in ({}, {"ExpRatio": Reach(indifferent=0.7)}):
+    for unknown in ({}, {"ExpRatio": Reach()}):
         assert set(reasons(gate, *rows, reach=unknown)) == {None}
 
 

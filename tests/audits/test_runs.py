@@ -35,8 +35,8 @@ SMALL = ("listwise", "-n", "3", "--orders", "1", "--passes", "1")
 
 def window(shown: tuple[str, ...], omitted: tuple[str, ...], **changed: Any) -> WindowAnswer:
     known: dict[str, Any] = {
-        "pass_number": 1, "start": 0, "end": len(shown), "place": "head", "answer_class": AnswerClass.MISSING,
-        "repaired": True, "unparseable": False, "permutation": None, "readers_differ": False, "shown": shown,
+        "pass_number": 1, "start": 0, "end": len(shown), "answer_class": AnswerClass.MISSING,
+        "repaired": True, "unparseable": False, "permutation": None, "shown": shown,
         "omitted": omitted, "draw": 0,
     }  # fmt: skip
     return WindowAnswer(**(known | changed))

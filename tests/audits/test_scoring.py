@@ -478,7 +478,7 @@ def test_a_run_by_hand() -> None:
         "my.run": {
             "queries": 3, "documents": 10, "tied": {"documents": 2, "queries": 1}, "unlisted": {"documents": 1, "queries": 1},
             "unjudged": {"queries": 1, "first": ["3"]}, "not_ranked": {"queries": 1, "first": ["4"]},
-            "missing": {"documents": 1, "queries": 1}, "longest": 4,
+            "missing": {"documents": 1, "queries": 1},
         }
     }  # fmt: skip
     assert run.undefined["ExpRatio"] == {"my.run": {"not_ranked": 1}}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from math import log
 from typing import Any
 
 import pytest
 
-from llmfair.audits.commands import plan_of, takes_of, training_of, ways_of
+from llmfair.audits.commands import plan_of, training_of, ways_of
 from llmfair.audits.gates import refused, require_met, statuses_of
 from llmfair.audits.kind import Kind, kind_of, kinds
 from llmfair.audits.listwise.results import Excess, ListwiseFinding, Usefulness
@@ -187,25 +187,20 @@ def test_who_reads_no_prompt_is_not_put_under_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "problem", "takes", "says", "follows"),
+    ("reason", "problem", "says", "follows"),
     [
-        ("position_driven", None, {"prompt"}, "the position", "another model, or another --prompt: these"),
-        ("no_encounter", None, {"window"}, "", "longer windows (--window)"),
-        ("chance_answers", None, {"input"}, "", "a more able model, or --input text, so that"),
-        ("equal_scores", None, (), "scores of every", "another model, or this one set up otherwise"),
-        (UNPARSEABLE, "no_order", {"constrain"}, "", "--constrain holds a model to the form of its answers; what"),
-        (UNPARSEABLE, "no_ids", {"answers"}, "", "the text of the answers, with --answers text; what"),
-        (UNPARSEABLE, "no_ids", (), "", "what it answered: llmfair runs show mine --invalid"),
-        (UNPARSEABLE, "truncated", {"thinking", "max_tokens"}, "limit of tokens", "room for thoughts with --thinking, or"),
-        (UNPARSEABLE, "refused", {"prompt", "constrain"}, "refusals", "another model, or another --prompt; what"),
+        ("position_driven", None, "the position", "another model, or another --prompt: these"),
+        ("no_encounter", None, "", "longer windows (--window)"),
+        ("chance_answers", None, "", "a more able model, or --input text, so that"),
+        ("equal_scores", None, "scores of every", "another model, or this one set up otherwise"),
+        (UNPARSEABLE, "no_ids", "", "what it answered: llmfair runs show mine --invalid"),
+        (UNPARSEABLE, "truncated", "limit of tokens", "longer answers with --max-tokens; what"),
+        (UNPARSEABLE, "refused", "refusals", "another model, or another --prompt; what"),
     ],
 )  # fmt: skip
-def test_what_bars_a_conclusion_is_mended_by_what_the_ranker_has(
-    reason: str, problem: str | None, takes: Collection[str], says: str, follows: str
-) -> None:
+def test_what_bars_a_conclusion_is_mended(reason: str, problem: str | None, says: str, follows: str) -> None:
     for of_a_kind in SPOKEN.values():
-        of = conclusions({"a": None}, reason=reason, takes=takes, problems={"a": problem})
-        found = of_a_kind.verdict(of)
+        found = of_a_kind.verdict(conclusions({"a": None}, reason=reason, problems={"a": problem}))
         assert says in found.sentence and found.next.startswith(follows)
 
 
@@ -332,30 +327,6 @@ def test_what_bars_a_conclusion_has_the_command_that_mends_it() -> None:
     assert {"too_few_queries", "order_not_random", "measured"} & ways().keys() == set(), "nothing to change"
     assert not {"chance_answers", "no_better_than_input"} & ways(texts=False).keys()
     assert ways_of("listwise", ListwiseSettings(), "object:mine", True) == {}, "which no command names"
-
-
-LISTS, PAIRS = ListwiseSettings, PairwiseSettings
-ASKING = {"input", "prompt", "thinking", "max_tokens"}
-MINE = ("http://127.0.0.1:8000/v1",)
-
-
-@pytest.mark.parametrize(
-    ("settings", "label", "taken"),
-    [
-        (LISTS(), "bm25", set()),
-        (LISTS(strategy=("scores",), conditions="neutral"), "rerank:m", {"input"}),
-        (PAIRS(form="scores", input="text"), "python:own:rank", set()),
-        (LISTS(), "openai:m", {*ASKING, "window"}),
-        (LISTS(base_url=("https://api.openai.com/v1",)), "openai:m", {*ASKING, "window"}),
-        (LISTS(base_url=MINE), "openai:m", {*ASKING, "window", "constrain"}),
-        (LISTS(base_url=MINE, constrain=True), "openai:m", {*ASKING, "window"}),
-        (LISTS(strategy=("setwise",)), "hf:org/name + fair", {*ASKING, "constrain"}),
-        (PAIRS(), "vllm:org/name", {*ASKING, "constrain"}),
-        (PAIRS(answers="margin", thinking=True), "hf:org/name", {"input", "prompt", "max_tokens", "answers"}),
-    ],
-)
-def test_advice_names_what_whoever_is_asked_has_a_use_for(settings: Any, label: str, taken: set[str]) -> None:
-    assert takes_of(settings, label) == taken
 
 
 @pytest.mark.parametrize("interval", [LESS, INSIDE, (0.5, None, 0.6)])

@@ -433,19 +433,16 @@ def test_only_an_answer_that_ended_by_itself_is_read(finish: Finish, answer_clas
     assert read_choice(bad, "order") == Choice(None, Problem(problem))
 
 
-def test_the_class_is_the_strict_readers_and_a_difference_is_told() -> None:
+def test_the_class_is_the_strict_readers() -> None:
     counted = stopped("Here are the 2 passages: [1] > [2]")
     strict, original = read(counted, 2), read(counted, 2, "rankgpt")
-    assert strict == Reading(AnswerClass.OK, (0, 1), 2, readers_differ=True)
-    assert original == Reading(AnswerClass.OK, (1, 0), 2, readers_differ=True)
-    assert not read(stopped("[2] > [1]"), 2).readers_differ
-    assert not read(stopped("no"), 2).readers_differ
-    assert read(stopped("Passage 1"), 2).readers_differ
+    assert strict == Reading(AnswerClass.OK, (0, 1), 2)
+    assert original == Reading(AnswerClass.OK, (1, 0), 2)
 
 
 def test_the_named_items_come_first() -> None:
     assert read(stopped("[4] > [2] > [2] > [9]"), 4).named == 2
-    assert read(stopped("only 3"), 4, "rankgpt") == Reading(AnswerClass.NO_IDS, (2, 0, 1, 3), 1, True)
+    assert read(stopped("only 3"), 4, "rankgpt") == Reading(AnswerClass.NO_IDS, (2, 0, 1, 3), 1)
     assert read(stopped("only 3"), 4).named == 0
 
 
@@ -454,9 +451,10 @@ def test_real_answers_are_read_alike_by_both() -> None:
     assert len(lines) == 100
     for line in lines:
         row = json.loads(line)
-        reading = read(stopped(row["response"]), row["n_passages"])
-        assert reading.answer_class is AnswerClass.OK
-        assert not reading.readers_differ
+        strict, original = (
+            read(stopped(row["response"]), row["n_passages"], reader) for reader in ("strict", "rankgpt")
+        )
+        assert strict == original and strict.answer_class is AnswerClass.OK
 
 
 def test_real_prose_is_no_ranking() -> None:
@@ -464,7 +462,7 @@ def test_real_prose_is_no_ranking() -> None:
     assert len(lines) == 3
     for line in lines:
         reading = read(stopped(json.loads(line)["response"]), 10)
-        assert reading == Reading(AnswerClass.NO_IDS, readers_differ=reading.readers_differ)
+        assert reading == Reading(AnswerClass.NO_IDS)
 
 
 @st.composite

@@ -25,9 +25,7 @@ from llmfair.report.plots.ratios import (
     MOST,
     Line,
     Value,
-    beside_reach,
     curves,
-    position_bias,
     rank_boxes,
     ratios,
     scattered,
@@ -50,15 +48,12 @@ PLOTS = [
     ratios([("relevant", None, Value(0.8, 0.5, 1.3)), ("irrelevant", None, None)], "odds", (0.8, 1.25), "Odds"),
     ratios([("relevant", Value(0.4, 0.3, 0.5), Value(0.98, 0.9, 1.1))], "odds", (0.8, 1.25), "Before and after"),
     stacked_answers([("relevant", SHARES), ("irrelevant", SHARES)], WORDS),
-    position_bias([("relevant", Value(0.61, 0.55, 0.66))]),
     curves(
         [Line(a, LOOKS[a], [(0.2 * i, Value(0.1 * i, 0.05, None if i else 0.3)) for i in range(6)], (1, 0.9)) for a in ARMS],
         ("EE-D", "EU"), "What fairer lists cost", "Utility by disparity.", "cost", [0, 0.5, 1], diagonal=True,
     ),
     curves([Line("bm25", LOOKS["neutral"], [(1, Value(0.5, 0.4, 0.6))])], ("slot", "share"), "Slots", "By slot.", "slots", [1]),
     scattered({a: {"1": [0.1, 0.2], "8": [0.9]} for a in ARMS}, LOOKS, ("alpha", "EE-D"), "Disparity", "By alpha.", "points"),
-    beside_reach("windows-utility", "P@20", "a perfect ranker would read", [("5/1", Value(0.6), (0, 0.7)), ("20/10", None, None)], False),
-    beside_reach("windows-ratio", "ExpRatio", "others read", [("5/1", Value(0.9), (0.7, 1.4)), ("20/10", None, None)], True),
 ]  # fmt: skip
 NAMES = [f"{place}-{plot.name}" for place, plot in enumerate(PLOTS)]
 

@@ -17,7 +17,7 @@ from llmfair.audits.kind import kinds
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Key
 from llmfair.report.groups import AuditedRun, groups_of
-from llmfair.report.phrases import cell, differs_text
+from llmfair.report.phrases import cell
 from llmfair.report.table import Table, latex, places_of
 from llmfair.results import absent_row
 from tests.cli.command import llmfair, ran
@@ -179,19 +179,3 @@ def test_a_table_is_of_one_collection_and_of_the_same_lists(
 )
 def test_the_attainable_range_bounds_exposure_over_the_whole_list(name: str, bounding: str) -> None:
     assert parse_measure(name).reach == bounding
-
-
-@pytest.mark.parametrize(
-    ("p", "low", "high", "said"),
-    [
-        (0.031, 1.02, 1.6, "; differs from parity, p 0.031"),
-        (0.031, 0.97, 1.6, ""),  # the interval does not say so
-        (0.07, 1.02, 1.6, ""),  # the test does not
-        (None, 1.02, 1.6, ""),
-        (0.031, None, None, ""),
-    ],
-)
-def test_interval_and_test_have_to_agree(
-    p: float | None, low: float | None, high: float | None, said: str
-) -> None:
-    assert differs_text(p, low, high, 0.95) == said

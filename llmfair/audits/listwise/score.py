@@ -347,7 +347,7 @@ def _measured_condition(
         query_ids |= against.judgements.qrels.keys()
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
     exposures, gains, items = dict[str, Value](), dict[str, float](), Counter[tuple[Side | None, bool]]()
-    lengths, missing, limits, longest = list[int](), list[int](), dict[Measure, list[Limit]](), 0
+    lengths, missing, limits = list[int](), list[int](), dict[Measure, list[Limit]]()
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
         judged = against.judged(query_id, rankings)
@@ -362,7 +362,6 @@ def _measured_condition(
             (judged.sides.get(d), relevance.get(d, 0) > 0) for d in (*judged.doc_ids, *judged.missing)
         )
         if rankings:
-            longest = max(longest, len(judged.doc_ids) + len(judged.missing))
             missing += [len(judged.missing)] * bool(judged.missing)
         for measure in measures:
             if (limit := measure.limit(judged)) is not None:
@@ -373,16 +372,16 @@ def _measured_condition(
             f"{unheld[0]} needs initial orders or answers of a model, which a run does not hold.",
             f"llmfair listwise measures it; of rankings there are ExpRatio and {OF_RANKINGS}",
         )
-    facts = _facts(files, against, DocumentCounts(documents=sum(missing), queries=len(missing)), longest)
+    facts = _facts(files, against, DocumentCounts(documents=sum(missing), queries=len(missing)))
     return ConditionFigures(
         columns, Column(excess, condition, "", exposures), gains, lengths, facts, limits, items
     )
 
 
-def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts, longest: int) -> ScoreFacts:
+def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts) -> ScoreFacts:
     """What has to be known to read the figures: sizes, ties, and where run and judgements do not meet.
 
-    `missing`: judged items that lists lack; `longest`: items of the longest list, with those that it lacks.
+    `missing`: judged items that lists lack.
     """
     rankings = [ranking for file in files for ranking in file.rankings.values()]
     ranked, judged = {ranking.query_id for ranking in rankings}, against.judgements.qrels.keys()
@@ -398,7 +397,6 @@ def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts, 
         unjudged=_counted(ranked - judged),
         not_ranked=_counted(judged - ranked),
         missing=missing,
-        longest=longest,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
@@ -178,14 +178,6 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         if preset is None and partition:  # no rankings whose agreement could be compared
             given.setdefault("repeat", False)
         return super().make(preset, **given)
-
-    def asked_with(self) -> Collection[str]:
-        from llmfair.rankers.strategies import strategy_of
-
-        if self.ordering == "scores":
-            return ("input",)
-        window = strategy_of(self.ordering, vars(self)).facts()["window"]
-        return [*super().asked_with(), *["window"] * (self.design == "partition" or window is not None)]
 
     def ways(self) -> Mapping[str, Mapping[str, Any]]:
         return {"order_not_random": {"initial": "random"}}

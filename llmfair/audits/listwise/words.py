@@ -54,21 +54,17 @@ from llmfair.report.phrases import (
     calls_of,
     cell,
     conclusion_text,
-    differs_text,
     drawn_note,
     few_queries,
     found_with,
-    held_note,
     interval_text,
     numbers,
     on_disk,
+    passed_over,
     percent,
     reasons,
-    same_values,
     span,
-    uncut_notes,
     unparseable_text,
-    window_notes,
 )
 from llmfair.report.plan import (
     Record,
@@ -129,10 +125,8 @@ StratumRow = tuple[str, str, ListwiseFinding, Odds]
 """A prompt, items of one relevance or all, what is concluded under the prompt, and their odds."""
 
 
-def conclusion(
-    finding: ListwiseFinding, row: Figure | None, level: float, band: Band, words: Words | None
-) -> str:
-    """The conclusion of one condition: where its odds lie, and whether they differ from parity at all."""
+def conclusion(finding: ListwiseFinding, figure: Figure | None, band: Band, words: Words | None) -> str:
+    """The conclusion of one condition: where its odds lie."""
     (low, high), odds, label = band, finding.odds, parse_measure(finding.spoken_of).label
     if finding.conclusion == "not_assessable" or odds is None:
         return f"not assessable: {in_words(finding.reason, finding.measure)}"
@@ -140,9 +134,7 @@ def conclusion(
     if finding.reason == OUTSIDE_ALONE:
         return f"inconclusive;{whose} outside by itself only, p {p_text(finding.p_outside_adjusted or 1.0)}"
     if finding.conclusion != "outside":
-        within = f"{label} within {low:g}–{high:g}"
-        text = within if finding.conclusion == "within" else "inconclusive"
-        return text + differs_text(None if row is None else row.p_adjusted, odds.low, odds.high, level)
+        return f"{label} within {low:g}–{high:g}" if finding.conclusion == "within" else "inconclusive"
     odds = finding.by_stratum[finding.decisive]
     less = odds.bound == "at most" if odds.value is None else odds.value < 1
     text = f"{label} {f'below {low:g}' if less else f'above {high:g}'}"
@@ -210,8 +202,7 @@ def listwise_table(results: ListwiseResults) -> Table:
         elif unparseable or name == REPEAT:
             parts.append(unparseable or "the same prompt, the same orders")
         elif finding:
-            row = rows.get((finding.measure, name))
-            parts.append(conclusion(finding, row, results.level, results.band, results.words))
+            parts.append(conclusion(finding, None, results.band, results.words))
         conclusions[name] = "; ".join(parts)
     figures = {
         # of the input there is nothing to control for: its own figure stands in the column
@@ -274,8 +265,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             yield odds_text(design.label_error, f"{odds} items ({condition})")
     for condition, stopped in results.stopping.items():
         yield settled_text(condition, stopped, results.band, "window")
-    if design.constrained:
-        yield held_note("the labels" if design.strategy else "well-formed orders", answers)
+    yield from passed_over("the labels" if design.strategy else "well-formed orders", answers)
     rows = {name: cells.get(("RelevanceRatio", name)) for name in design.conditions}
     yield from relevance_note({name: row.value for name, row in rows.items() if row})
     unparseable, repaired = sum(each.unparseable for each in answers), sum(each.repaired for each in answers)
@@ -314,9 +304,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         if texts:
             yield f"{parse_measure(next(iter(odds_of.values()))).label}: {', '.join(texts)}"
     yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
-    yield from same_values(results)
     yield from _test_notes(results, findings, cells)
-    yield from window_notes(design.never_ranked, design.window, design.step)
     omitted = [counts.omitted for counts in answers]
     if items := sum(each.items for each in omitted):
         protected = sum(each.protected for each in omitted)
@@ -383,7 +371,6 @@ def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             queries = count(row.n or 0, "query", "queries")
             text += f", p {p_text(row.p_adjusted)} ({queries}, Holm over {results.family.size})"
         yield text
-    yield from (f"{measure}: {note}" for measure, note in _precision_notes(results))
     if ratio is not None:
         how = ["ratio of means"] * ("agg=" not in ratio)
         if ratio in results.intervals:
@@ -392,17 +379,6 @@ def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         parts = [", ".join(how), "whole lists" if design.prompt_sha256 is None else setting]
         yield f"{ratio}: {'; '.join(filter(None, parts))}"
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
-
-
-def _precision_notes(results: ListwiseResults) -> Iterator[tuple[str, str]]:
-    """What precision can be in this setting: measures with a sentence each."""
-    reach, longest = results.reach.get(PRECISION, Reach()).high, results.design.candidates[1]
-    yield from uncut_notes(declared(results.shown), longest)
-    if reach is not None and PRECISION in results.shown and longest > 20:
-        yield (
-            PRECISION,
-            f"about {reach:.2f} on average over random orders for a perfect ranker in this setting",
-        )
 
 
 INTERVALS = {"linear-t": "t interval over queries", "boot-t": "bootstrap-t interval (seed {})"}
@@ -846,7 +822,6 @@ def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
         lines.append(NOTHING_CONCLUDED)
     if precision.high is not None:
         lines.append(f"P@20 of a perfect ranker {precision.high:.2f} on average ({simulated})")
-    lines += window_notes(planned["never_ranked"], planned["window"], planned["step"])
     return [
         *plan_lines(planned, [*lines, *finds]),
         f"first prompt: llmfair prompts render listwise {planned['render']}",

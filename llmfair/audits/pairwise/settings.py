@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
@@ -104,9 +104,6 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         if given.get("answers") == "margin":
             given.setdefault("form", "letter")
         return super().make(preset, **given)
-
-    def asked_with(self) -> Collection[str]:
-        return ("input",) if self.form == "scores" else [*super().asked_with(), "answers"]
 
     def check(self) -> None:
         super().check()

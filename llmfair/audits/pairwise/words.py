@@ -122,12 +122,12 @@ def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
     conclusion = phrases.unparseable_text(stratum, results)
     if finding is not None and not conclusion:
         row = rows.get(("AdjustedOdds", stratum))
-        conclusion = pair_conclusion(finding, row, results.level, results.band, results.words)
+        conclusion = pair_conclusion(finding, row, results.band, results.words)
     part = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" * (chains.ranked < chains.asked)
     return "; ".join(filter(None, (part, conclusion)))
 
 
-def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, band: Band, words: Words) -> str:
+def pair_conclusion(finding: PairFinding, row: Figure | None, band: Band, words: Words) -> str:
     """Where the odds of a relevance stratum lie."""
     text, why = finding.conclusion.replace("_", " "), in_words(finding.reason, finding.measure)
     if finding.reason is not None and finding.bound is None:
@@ -136,8 +136,6 @@ def pair_conclusion(finding: PairFinding, row: Figure | None, level: float, band
         text += f": {words.protected if row.value > 1 else words.unprotected} items are preferred"
     if finding.bound is not None:
         text += f", odds {phrases.bound_text(*finding.bound.limits, band)} ({why})"
-    if row is not None and finding.conclusion in ("within", "inconclusive"):
-        text += phrases.differs_text(row.p_adjusted, row.low, row.high, level)
     return text
 
 
@@ -145,7 +143,7 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     """What has to be known to read the table, the weightiest first."""
     design, strata = results.design, results.design.keys
     yield NOT_JUDGED if UNJUDGED in strata else None
-    yield phrases.held_note("the labels", results.answers.values()) if design.constrained else None
+    yield from phrases.passed_over("the labels", results.answers.values())
     for stratum in strata:
         if (mass := results.answers[stratum].mass) is not None:
             yield (

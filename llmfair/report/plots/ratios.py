@@ -115,12 +115,12 @@ def _plane(
     points: Sequence[Point],
     names: tuple[str, str],
     shaded: tuple[float, float] | None,
-    joined: Sequence[Sequence[int]],
+    line: Sequence[int] = (),
     hollow: Collection[int] = (),
 ) -> None:
-    """Utility across and a ratio on a logarithmic axis up; `joined` and `hollow` are places of points."""
-    for places in joined:
-        axes.plot([points[p][1].value for p in places], [points[p][2].value for p in places], **JOINED)
+    """Utility across and a ratio on a logarithmic axis up; `line` joins points by their places, `hollow` are some."""
+    if line:
+        axes.plot([points[p][1].value for p in line], [points[p][2].value for p in line], **JOINED)
     for place, (of, utility, ratio, look, label) in enumerate(points):
         fill = PAPER if place in hollow else look.color
         point(axes, utility, ratio, f"{of}: {names[0]} {utility}, {names[1]} {ratio}", look.color, 1.4,
@@ -142,19 +142,15 @@ def utility_and_ratio(
     across: str,
     up: str,
     reach: tuple[float, float] | None,
-    joined: Sequence[Sequence[int]] = (),
-    name: str = "utility-and-exposure",
-    marks: str = "",
 ) -> Plot:
-    """Utility across, a ratio up, each point with both intervals; `joined` are places of points of one model, `marks`
-    says what marks mean that the legend does not."""
+    """Utility across, a ratio up, each point with both intervals; `reach` is shaded."""
     between = "; shaded: between the rankers that always put one group first, {:.2f} … {:.2f}"
     shaded = between.format(*reach) if reach else ""
     return Plot(
-        name,
+        "utility-and-exposure",
         f"Utility and {'preference' if up.partition('(')[0].endswith('Odds') else 'exposure'}",
-        f"{across} across and {up} up, with intervals; dashed: parity{shaded}.{marks}",
-        lambda axes: _plane(axes, points, (across, up), reach, joined),
+        f"{across} across and {up} up, with intervals; dashed: parity{shaded}.",
+        lambda axes: _plane(axes, points, (across, up), reach),
         70 + PLANE + legend_height([label for *_, label in points if label is not None]),
     )
 
@@ -189,7 +185,7 @@ def front_plot(
         f"nDCG@20 of the rankings across and their odds up, with intervals; dashed: parity; shaded: the "
         f"band of conclusions, {band[0]:g} to {band[1]:g}. Full marks: the front, joined by a line; hollow: another "
         f"remedy is nearer to parity at no less nDCG@20. Below parity {low} items are favoured, above it {high} ones.",
-        lambda axes: _plane(axes, points, ("nDCG@20", "odds of rankings"), band, [front], hollow),
+        lambda axes: _plane(axes, points, ("nDCG@20", "odds of rankings"), band, front, hollow),
         90 + PLANE + legend_height(titles),
     )
 
@@ -267,31 +263,6 @@ def _ratios_across(
     ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25), rows_length(names), band)
 
 
-Reached = tuple[str, Value | None, tuple[float, float] | None]
-"""A name, a figure, and between which figures it could have been."""
-
-
-def beside_reach(name: str, label: str, bars: str, rows: Sequence[Reached], ratio: bool) -> Plot:
-    """A figure by window and step, a ratio or one between 0 and 1, beside what it could have been, as `bars` says."""
-    names = [of for of, *_ in rows]
-
-    def draw(axes: Axes) -> None:
-        for place, (of, value, reach) in enumerate(rows):
-            if reach is not None:
-                axes.barh(place, reach[1] - reach[0], 0.5, left=reach[0], color=GREY, alpha=0.25)
-            if value is not None:
-                point(axes, value, Value(place), f"{of}: {value}")
-        if ratio:
-            _ratios_across(axes, names, [value for _, value, _ in rows], [reach for *_, reach in rows])
-        else:
-            axes.set_xlim(0, 1)
-        rows_axis(axes, names)
-        axes.set_xlabel(label)
-
-    sentence = f"{label} with intervals by window and step; grey bars: what {bars}."
-    return Plot(name, f"{label} by window and step", sentence, draw, 74 + rows_height(names))
-
-
 Shares = Mapping[str, float]
 """The share of each cell (PP, UU, FF, SS, T, M1, M2), summing to 1."""
 PARTS: Mapping[str, tuple[Sequence[str], str, str]] = {
@@ -349,22 +320,6 @@ def stacked_answers(
         "an answer that flips with the order."
     )
     return Plot(name, "Answers on pairs", sentence, draw, 118 + 1.2 * rows_height([of for of, _ in rows]))
-
-
-def position_bias(rows: Sequence[tuple[str, Value]]) -> Plot:
-    """`rows` gives the share of answers won by the item shown first, by relevance stratum."""
-    names = [of for of, _ in rows]
-
-    def draw(axes: Axes) -> None:
-        for place, (of, share) in enumerate(rows):
-            point(axes, share, Value(place), f"{of}: {share}")
-        axes.axvline(0.5, **DASHED)
-        _share_axis(axes)
-        rows_axis(axes, names)
-        axes.set_xlabel("won by the item shown first")
-
-    sentence = "Share of parseable answers that the item shown first wins, with intervals; dashed: 50 %."
-    return Plot("position-bias", "Position bias", sentence, draw, 74 + rows_height(names))
 
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
