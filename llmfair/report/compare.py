@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from math import log
 
 from msgspec.structs import asdict
 
@@ -36,11 +37,9 @@ from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import (
     CLOSER,
     NO_DIFFERENCE,
-    besides,
+    NOT_ASSESSABLE,
+    change_of,
     crosses,
-    distances,
-    floor_of,
-    of_no_use,
     way_of,
     why,
 )
@@ -65,7 +64,7 @@ def compare_table(compared: Comparison) -> Table:
 
     def change(row: ChangeRow) -> str:
         if row.change is None:
-            return f"undefined ({_reason(row)})"
+            return f"undefined ({in_words(row.reason or 'too_few_queries')})"
         text = f"× {row.change:.3f}" if row.scale == "log" else f"{row.change:+z.3f}"
         interval = "" if row.low is None else f" [{row.low:z.3f}, {row.high:z.3f}]"
         return text.replace("+0.000", "0.000") + interval
@@ -93,10 +92,6 @@ def _label(row: ChangeRow) -> str:
     return measure.label if measure and measure.definition.worded else plain_name(row.measure)
 
 
-def _reason(row: ChangeRow) -> str:
-    return in_words(row.reason or "too_few_queries")
-
-
 def _differing(compared: Comparison) -> Iterator[str]:
     """What else differs between each run and the base, so that a change may come of it."""
     base, *others = compared.runs
@@ -113,10 +108,9 @@ def _differing(compared: Comparison) -> Iterator[str]:
 
 def _sentences(compared: Comparison) -> Iterator[str]:
     """What became of every headline, and of the answers that follow the order."""
-    alpha, several = 1 - compared.level, len(compared.runs) > 2
+    several = len(compared.runs) > 2
     headlines = {(row.run, row.key): row for row in compared.rows if row.better == "parity" and row.headline}
     same = {run.name for run in compared.runs if run.same_answers}
-    floors: list[float] = []
     unlike: dict[tuple[str, str], dict[str, None]] = {}
     for row in compared.rows:
         measure = declared([row.measure]).get(row.measure)
@@ -125,50 +119,31 @@ def _sentences(compared: Comparison) -> Iterator[str]:
             unlike.setdefault((row.run, row.reason), {})[_label(row)] = None
         elif row.run in same:
             continue
-        elif row.headline and (row.change is None or None not in (row.base, row.other)):
-            if row.change is None or (row.low is None and row.reason_of):
-                yield f"{of}: cannot be assessed: {why(row)}"
-            elif row.p_adjusted is not None and (floor := floor_of(compared, row)) >= alpha:
-                floors.append(floor)
-            else:
-                yield f"{of}: {_became(row, compared)}"
-        elif (
-            measure and measure.definition.shows == "order dependence" and row.low is not None and row.low > 0
-        ):
+        elif row.headline and row.better == "parity":
+            yield f"{of}: {': '.join(change_of(row, compared))}"
+        elif row.headline and row.change is None:
+            yield f"{of}: {NOT_ASSESSABLE}: {why(row)}"
+        elif row.headline and None not in (row.base, row.other):
+            p, way = row.p_adjusted, "higher" if (row.other or 0) > (row.base or 0) else "lower"
+            queries = count(row.n, "query", "queries")
+            test = f"no test: {in_words(row.reason or 'too_few_queries')}"
+            test = test if p is None else f"p {p_text(p)} ({queries}, paired)"
+            way = way if p is not None and p < 1 - compared.level else NO_DIFFERENCE
+            yield f"{of}: {way}: {row.base:.3f} → {row.other:.3f}, {test}"
+        elif measure and measure.definition.shows == "order dependence" and row.low and row.low > 0:
             odds = headlines.get((row.run, row.key))
             yield f"{of}: more answers now depend on the order" + _bought(odds, compared)
     for (run, reason), labels in unlike.items():
         of_run = f" ({run})" * several
         yield f"{', '.join(labels)}{of_run}: closer to parity or not cannot be told, since {in_words(reason)}"
-    if floors:
-        yield (
-            f"{count(len(floors), 'headline')}: too few queries for so many comparisons (p can be no less than "
-            f"{p_text(min(floors))}), so no difference can be shown"
-        )
-
-
-def _became(row: ChangeRow, compared: Comparison) -> str:
-    """The change of a headline in words, with its test."""
-    p, figures = row.p_adjusted, f"{row.base:.3f} → {row.other:.3f}"
-    test = f"p {p_text(p)} ({count(row.n, 'query', 'queries')}, paired)" if p is not None else ""
-    test = test or f"no test: {_reason(row)}"
-    if row.better == "parity":
-        way = way_of(row, compared)
-        parity = f" (parity is 1){besides(row, way, compared)}"
-        return f"{of_no_use(row, compared) or way}: {figures}{parity}, {test}"
-    way = "higher" if (row.other or 0) > (row.base or 0) else "lower"
-    return f"{way if p is not None and p < 1 - compared.level else NO_DIFFERENCE}: {figures}, {test}"
 
 
 def _bought(odds: ChangeRow | None, compared: Comparison) -> str:
     """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
-    if odds is None or odds.base is None or odds.other is None:
+    if odds is None or odds.base is None or odds.other is None or abs(log(odds.other)) >= abs(log(odds.base)):
         return ""
-    before, after = distances(odds)
-    near = odds.p_adjusted is None or (
-        way_of(odds, compared) == CLOSER and not crosses(odds.base, odds.other, compared.band)
-    )
-    return ": parity may have been bought with indecision" if near and after < before else ""
+    closer = way_of(odds, compared) == CLOSER and not crosses(odds.base, odds.other, compared.band)
+    return ": parity may have been bought with indecision" * (odds.p_adjusted is None or closer)
 
 
 def _notes(compared: Comparison) -> Iterator[str]:
@@ -270,7 +245,7 @@ def score_warnings(results: ScoreResults) -> list[str]:
     warnings = [f"Not complete: {line}" for line in lacking(results)]
     for run, condition, name in named_conditions(results):
         warnings += [f"{name}: {warning}" for warning in _warnings(run, condition)]
-    return warnings + [text for run in results.runs for of, text in _without_value(run) if not of]
+    return warnings
 
 
 def lacking(results: ScoreResults) -> list[str]:
@@ -314,19 +289,10 @@ def _warnings(run: ScoredRun, condition: str) -> Iterator[str]:
         if queries.queries:
             first = ", ".join(queries.first) + ", …" * (queries.queries > len(queries.first))
             yield f"{count(queries.queries, 'query', 'queries')} {meaning} ({first})"
-    yield from (text for of, text in _without_value(run) if of == condition)
-
-
-def _without_value(run: ScoredRun) -> Iterator[tuple[str, str]]:
-    """Where a run has no value of a measure, and why: (condition, sentence), or ("", sentence) of all conditions."""
-    if not kind_of(run.task).words.tells_undefined:
-        return
-    for measure, conditions in run.undefined.items():
-        why = {condition: reasons(counts, measure) for condition, counts in conditions.items()}
-        if len(why) > 1 and len({*why.values()}) == 1:
-            yield "", f"{measure} undefined in {', '.join(why)}: {next(iter(why.values()))}"
-        else:
-            yield from ((condition, f"{measure} undefined: {text}") for condition, text in why.items())
+    if kind_of(run.task).words.tells_undefined:
+        for measure, counts in run.undefined.items():
+            if condition in counts:
+                yield f"{measure} undefined: {reasons(counts[condition], measure)}"
 
 
 # The page of measured runs.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -383,7 +382,7 @@ def compared_verdicts(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
         ]
         if not rows:
             continue
-        judged = [(*_judged(row, compared), row) for row in rows]
+        judged = [(*change_of(row, compared), row) for row in rows]
         status, figures, row = min(judged, key=lambda change: COMPARED_STATUSES.index(change[0]))
         ways: dict[str, list[str]] = {}
         for way, _, change in judged:
@@ -404,36 +403,27 @@ def compared_verdicts(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
         )  # fmt: skip
 
 
-def _judged(row: ChangeRow, compared: Comparison) -> tuple[str, str]:
-    """The status of a change, and the figures of both with its test; or why there is none."""
-    if row.p_adjusted is None:
-        return NOT_ASSESSABLE, why(row)
-    if floor_of(compared, row) >= 1 - compared.level:
-        return NOT_ASSESSABLE, f"too few queries ({row.n}) for so many comparisons ({compared.family})"
-    change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
-    test = f"{change}p {p_text(row.p_adjusted)}, {count(row.n, 'query', 'queries')}, paired"
-    figures = f"{row.base:.3f} → {row.other:.3f} ({test})"
-    if useless := of_no_use(row, compared):
-        return NOT_ASSESSABLE, f"{useless}: {figures}"
-    status = way_of(row, compared)
-    return status, figures + besides(row, status, compared)
-
-
-def of_no_use(row: ChangeRow, compared: Comparison) -> str:
-    """That a run is near to parity, or to the base, of which nothing says that it does its job; else nothing."""
-    if not row.useless or way_of(row, compared) not in (CLOSER, EQUIVALENT):
-        return ""
-    return f"{way_of(row, compared)}, but {in_words(row.useless, row.measure)} ({row.run})"
-
-
 OTHER_GROUP = ", now favouring the other group, outside the band"
 
 
-def besides(row: ChangeRow, status: str, compared: Comparison) -> str:
-    """What has to be known beside a status: the margin, or that the other group is favoured now."""
-    if status == EQUIVALENT:
-        return ", a change within {:g}–{:g}".format(*compared.margin)
-    return OTHER_GROUP * (status != NO_DIFFERENCE and crosses(row.base, row.other, compared.band))
+def change_of(row: ChangeRow, compared: Comparison) -> tuple[str, str]:
+    """The status of a change in a ratio, and the figures of both runs with its test; or why there is none."""
+    if row.p_adjusted is None:
+        return NOT_ASSESSABLE, why(row)
+    # of all signs of so many queries two are as far out as the farthest, so no p is less than this
+    flipped = not registry.lookup("audit", compared.task).measure.how_changed
+    if flipped and compared.family * 2.0 ** (1 - row.n) >= 1 - compared.level:
+        return NOT_ASSESSABLE, f"too few queries ({row.n}) for so many comparisons ({compared.family})"
+    change = "" if row.low is None else f"× {row.change:.2f} [{row.low:.2f}, {row.high:.2f}], "
+    test = f"{change}p {p_text(row.p_adjusted)}, {count(row.n, 'query', 'queries')}, paired"
+    figures, way = f"{row.base:.3f} → {row.other:.3f} ({test})", way_of(row, compared)
+    if row.useless and way in (CLOSER, EQUIVALENT):
+        return NOT_ASSESSABLE, f"{way}, but {in_words(row.useless, row.measure)} ({row.run}): {figures}"
+    if way == EQUIVALENT:
+        figures += ", a change within {:g}–{:g}".format(*compared.margin)
+    elif way != NO_DIFFERENCE and crosses(row.base, row.other, compared.band):
+        figures += OTHER_GROUP
+    return way, figures
 
 
 def why(row: ChangeRow) -> str:
@@ -451,31 +441,15 @@ def way_of(row: ChangeRow, compared: Comparison) -> str:
         return EQUIVALENT
     if row.p_adjusted >= 1 - compared.level:
         return NO_DIFFERENCE
-    return {-1: CLOSER, 0: OPEN, 1: FARTHER}[away(row)]
-
-
-def away(row: ChangeRow) -> int:
-    """1 where a change beyond chance is shown to lead farther from parity, -1 nearer to it, 0 where that is open."""
-    return away_from_parity(
+    away = away_from_parity(
         Estimate(row.base, row.base_low, row.base_high, row.n),
         Estimate(row.other, row.other_low, row.other_high, row.n),
         Estimate(row.change, row.low, row.high, row.n),
     )
-
-
-def floor_of(compared: Comparison, row: ChangeRow) -> float:
-    """The least adjusted p that there can be: of all signs of so many queries two are as far out as the farthest."""
-    flipped = not registry.lookup("audit", compared.task).measure.how_changed
-    return min(1.0, compared.family * 2.0 ** (1 - row.n)) if flipped else 0.0
+    return {-1: CLOSER, 0: OPEN, 1: FARTHER}[away]
 
 
 def crosses(base: float | None, other: float | None, band: tuple[float, float]) -> bool:
     """Whether the other run lies outside the band, beyond parity from where the base lies."""
     assert base is not None and other is not None
     return (other < band[0] and base > 1) or (other > band[1] and base < 1)
-
-
-def distances(row: ChangeRow) -> tuple[float, float]:
-    """|ln| of a ratio in both runs."""
-    assert row.base is not None and row.other is not None
-    return abs(log(row.base)), abs(log(row.other))

@@ -293,7 +293,7 @@ def test_odds_that_one_run_lacks_are_named_with_the_reason() -> None:
         (row,) = (row for row in found["rows"] if row["measure"] == "PreferenceOdds")
         assert row["change"] is None and row["reason"] and found["verdict"]["status"] == "not assessable"
         assert row["reason_of"] == ["fake:biased,listwise=-60"]
-        assert ": cannot be assessed: " in llmfair("compare", *runs).out
+        assert ": not assessable: " in llmfair("compare", *runs).out
         assert "(fake:biased,listwise=-60)" in found["verdict"]["sentence"].partition(": ")[2]
 
 
@@ -319,26 +319,29 @@ def assumed(base: float, other: float, **more: float | str | None) -> Comparison
 
 
 @pytest.mark.parametrize(
-    ("base", "other", "said", "bought"),
+    ("base", "other", "said", "beside", "bought"),
     [
-        (-0.5, 0.47, "moved; which is nearer is open: 0.607 → 1.600 (parity is 1), now favouring the other group, outside the band", False),
-        (-0.5, 0.9, "farther from parity: 0.607 → 2.460 (parity is 1), now favouring the other group, outside the band", False),
-        (-0.5, 0.05, "closer to parity: 0.607 → 1.051 (parity is 1)", True),
-        (-0.05, -0.5, "farther from parity: 0.951 → 0.607 (parity is 1)", False),
-        (-0.05, 0.05, "equivalent: 0.951 → 1.051 (parity is 1), a change within 0.8–1.25", False),
+        (-0.5, 0.47, "moved; which is nearer is open: 0.607 → 1.600", ", now favouring the other group, outside the band", False),
+        (-0.5, 0.9, "farther from parity: 0.607 → 2.460", ", now favouring the other group, outside the band", False),
+        (-0.5, 0.05, "closer to parity: 0.607 → 1.051", "", True),
+        (-0.05, -0.5, "farther from parity: 0.951 → 0.607", "", False),
+        (-0.05, 0.05, "equivalent: 0.951 → 1.051", ", a change within 0.8–1.25", False),
     ],
 )  # fmt: skip
 def test_that_odds_changed_is_not_that_they_came_closer(
-    base: float, other: float, said: str, bought: bool
+    base: float, other: float, said: str, beside: str, bought: bool
 ) -> None:
     compared = assumed(exp(base), exp(other))
     notes = "\n".join(compare_table(compared).notes)
-    assert f"preference odds, relevant: {said}, p < 0.001 (" in notes
+    (line,) = (
+        line for line in notes.splitlines() if line.startswith(f"preference odds, relevant: {said} (× ")
+    )
+    assert ", p < 0.001, " in line and line.endswith(f"paired){beside}")
     assert "flips, relevant: more answers now depend on the order" in notes
     assert ("bought with indecision" in notes) == bought
     ((_, verdict),) = compared_verdicts(compared)
     assert verdict.status == said.partition(":")[0]
-    assert ("now favouring the other group" in verdict.sentence) == ("now favouring" in said)
+    assert beside in verdict.sentence and ("now favouring" in verdict.sentence) == ("now favouring" in beside)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
 from math import fsum, log
 from pathlib import Path
@@ -41,7 +40,6 @@ from llmfair.report.figures import headline_plots, on_log, ratio_of, reach_of, u
 from llmfair.report.groups import (
     Furthest,
     FurthestQuery,
-    Group,
     Item,
     Values,
     distance,
@@ -87,13 +85,11 @@ from llmfair.report.plots.ratios import (
     utility_and_ratio,
 )
 from llmfair.report.section import Section
-from llmfair.report.table import Column, Table, figure_columns, headings
+from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
 from llmfair.results import OUTSIDE_ALONE, Band, Declared, Exhibits, Figure, Reach, Row, Words
-from llmfair.rundir import RunDir
 from llmfair.stats.intervals import FEWEST_QUERIES
-from llmfair.stats.strata import Stratum
 
 TITLES = {INITIAL: "initial ranking"}
 """Conditions that are not called by their names."""
@@ -116,7 +112,6 @@ METHOD = (
 RANKINGS_NOTE = "odds of rankings: over all equally relevant pairs of a final list, not of single answers"
 TELLING = 0.01
 """From this distance from 1 on, notes tell what relevance alone gives the sides, and the gap between two prompts."""
-SHOWN_LEFT_OUT = 3
 NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--initial random)"
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows."""
@@ -249,6 +244,7 @@ def listwise_table(results: ListwiseResults) -> Table:
 
 
 def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
+    """How answers came out, what figures can be, and what was tested."""
     design, answers = results.design, results.answers.values()
     findings = {name: finding for name, finding in results.findings.items() if name != REPEAT}
     if missing := sum(chains.asked - chains.ranked for chains in results.chains.values()):
@@ -268,41 +264,20 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from passed_over("the labels" if design.strategy else "well-formed orders", answers)
     rows = {name: cells.get(("RelevanceRatio", name)) for name in design.conditions}
     yield from relevance_note({name: row.value for name, row in rows.items() if row})
-    unparseable, repaired = sum(each.unparseable for each in answers), sum(each.repaired for each in answers)
-    if unparseable or repaired:
-        classes = sum((Counter(counts.classes) for counts in answers), Counter[str]())
-        kinds = ", ".join(f"{name} {n:,}" for name, n in sorted(classes.items()) if name != "ok")
-        answered = sum(each.windows for each in answers)
+    classes = sum((Counter(counts.classes) for counts in answers), Counter[str]())
+    if bad := {name: n for name, n in sorted(classes.items()) if name != "ok"}:
+        unparseable, answered = sum(each.unparseable for each in answers), classes.total()
         yield (
-            f"unparseable answers: {percent(unparseable, answered)} ({unparseable:,} of {answered:,}); "
-            f"repaired: {percent(repaired, answered)} · {kinds}"
+            f"unparseable answers: {percent(unparseable, answered)} ({unparseable:,} of {answered:,}); repaired: "
+            f"{percent(sum(each.repaired for each in answers), answered)} · "
+            + ", ".join(f"{name} {n:,}" for name, n in bad.items())
         )
     yield from results.warnings
     yield from few_queries(design.queries)
-    if design.left_out:
-        why, first = (
-            f"{len(design.left_out) - SHOWN_LEFT_OUT} more",
-            [*design.left_out.values()][:SHOWN_LEFT_OUT],
-        )
-        reasons_shown = "; and ".join(["; ".join(first), *[why] * (len(design.left_out) > SHOWN_LEFT_OUT)])
-        yield (
-            f"{design.queries} of {design.queries + len(design.left_out)} queries kept; without a list: {reasons_shown}"
-        )
+    yield from queries_lines({"left_out": design.left_out})
     if design.shrunk:
-        yield (
-            f"{count(len(design.shrunk), 'list')} with fewer relevant documents than asked, or fewer documents in all "
-            "(named in results.json)"
-        )
+        yield f"{count(len(design.shrunk), 'list')} with fewer documents than asked (named in results.json)"
     yield from _figure_notes(results, cells)
-    for stratum in Stratum:
-        odds_of = {
-            name: of_stratum(each.measure, stratum)
-            for name, each in findings.items()
-            if stratum in each.strata
-        }
-        texts = [f"{name} {interval_text(cells.get((m, name)), results.band)}" for name, m in odds_of.items()]
-        if texts:
-            yield f"{parse_measure(next(iter(odds_of.values()))).label}: {', '.join(texts)}"
     yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
     yield from _test_notes(results, findings, cells)
     omitted = [counts.omitted for counts in answers]
@@ -314,7 +289,12 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             f"{protected:,} of them protected ({expected:.0f} expected by chance); they count as behind those named"
         )
     yield from drawn_note(design.drawn)
-    yield from _undefined_notes(results)
+    for measure in results.shown:
+        by_reason: dict[str, list[str]] = {}
+        for condition, counts in results.undefined.get(measure, {}).items():
+            if condition != INITIAL:
+                by_reason.setdefault(reasons(counts, measure), []).append(condition)
+        yield from (f"{measure} undefined: {why} ({', '.join(of)})" for why, of in by_reason.items())
 
 
 def relevance_note(ratios: Mapping[str, float | None]) -> Iterator[str]:
@@ -350,34 +330,32 @@ def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         yield f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
     if reach.low is not None and ratio:
         yield f"attainable range of ExpRatio on these lists: {_range(reach, 3)}"
+    contrasted, size = results.family.contrasted or "", results.family.size
     gaps = {
-        condition: row
+        abs(log(row.value)): row
         for (name, condition), row in cells.items()
-        if name == results.family.contrasted
+        if name == contrasted
         and SEPARATOR in condition
         and REPEAT not in condition.split(SEPARATOR)
         and row.value
-        and abs(row.value - 1) >= TELLING
     }
-    if gaps:
-        condition, row = max(gaps.items(), key=lambda gap: (abs(log(gap[1].value or 1)), gap[0]))
-        ends, names = [row.value, row.low, row.high], condition.split(SEPARATOR)
-        if (row.value or 1) < 1:  # the greater over the smaller
-            ends, names = [end and 1 / end for end in (row.value, row.high, row.low)], names[::-1]
-        measure = results.family.contrasted or ""
-        text = f"largest gap: {' against '.join(names)}, × {ends[0]:.3f} in {results.labels.get(measure, measure)}"
-        text += "" if row.low is None else f" [{ends[1]:.3f}, {ends[2]:.3f}]"
-        if row.p_adjusted is not None:
-            queries = count(row.n or 0, "query", "queries")
-            text += f", p {p_text(row.p_adjusted)} ({queries}, Holm over {results.family.size})"
-        yield text
+    if gaps and max(gaps) >= TELLING:
+        gap = gaps[max(gaps)]
+        test = f" ({count(gap.n or 0, 'query', 'queries')}, Holm over {size})"
+        test = "" if gap.p_adjusted is None else f", p {p_text(gap.p_adjusted)}{test}"
+        measure = results.labels.get(contrasted, contrasted)
+        yield f"largest gap: {gap.condition}, × {cell(gap)} in {measure}{test}"
     if ratio is not None:
-        how = ["ratio of means"] * ("agg=" not in ratio)
-        if ratio in results.intervals:
-            how.append(INTERVALS[results.intervals[ratio]].format(design.seed))
+        interval = (
+            INTERVALS[results.intervals[ratio]].format(design.seed) if ratio in results.intervals else ""
+        )
         setting = f"{window_text(design)}, {count(design.orders, design.initial + ' initial order')}"
-        parts = [", ".join(how), "whole lists" if design.prompt_sha256 is None else setting]
-        yield f"{ratio}: {'; '.join(filter(None, parts))}"
+        parts = (
+            "ratio of means" * ("agg=" not in ratio),
+            interval,
+            setting if design.prompt_sha256 else "whole lists",
+        )
+        yield f"{ratio}: {', '.join(filter(None, parts))}"
     yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
 
 
@@ -387,15 +365,18 @@ INTERVALS = {"linear-t": "t interval over queries", "boot-t": "bootstrap-t inter
 def _test_notes(
     results: ListwiseResults, findings: Mapping[str, ListwiseFinding], cells: Cells
 ) -> Iterator[str]:
-    """Both nulls of every prompt; then how far one moves by itself, over other orders, and asked once more."""
+    """Both nulls of every prompt; then how far the first would move over other orders."""
     flips, shuffles, how = list[str](), list[str](), ""
     for condition, finding in findings.items():
         row, shuffled = cells.get((finding.measure, condition)), finding.permutation
         if row is not None and row.p_adjusted is not None:
             flips.append(f"{condition} {p_text(row.p_adjusted)}")
         if shuffled is not None and shuffled.p_z is not None:
-            alike = "items" if finding.unjudged else "equally relevant items"
-            how = f"{shuffled.draws:,} shuffles of {alike}" if shuffled.draws else "normal approximation"
+            how = (
+                f"{shuffled.draws:,} shuffles of equally relevant items"
+                if shuffled.draws
+                else "normal approximation"
+            )
             text = f"{condition} {p_text(shuffled.p_z if shuffled.p is None else shuffled.p)}"
             if shuffled.ratio_low is not None:
                 text += f" (chance {shuffled.ratio_low:.3f} … {shuffled.ratio_high:.3f})"
@@ -404,37 +385,10 @@ def _test_notes(
         yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(flips)}"
     if shuffles:
         yield f"permutation test ({how}, one label an item), p: {', '.join(shuffles)}"
-    for condition, finding in [*results.findings.items()][:1]:
+    for condition, finding in [*findings.items()][:1]:
         if (noise := finding.run_noise) is not None:
             orders, error = count(results.design.orders, "random order"), 100 * 1.96 * noise.error
             yield f"Monte Carlo error of ExpRatio from {orders}: ± {error:.1f} % ({condition})"
-    for measure in (name for name in results.measures if name.startswith("RBO")):
-        agreed = {
-            name: row
-            for name in (REPEAT, *results.design.conditions)
-            if (row := cells.get((measure, f"{name}{SEPARATOR}neutral"))) and row.value is not None
-        }
-        if REPEAT in agreed and len(agreed) > 1:
-            pairs = [
-                f"{name} {row.value:.2f}" + ("" if row.p is None else f" (p {p_text(row.p)})")
-                for name, row in agreed.items()
-            ]
-            yield f"rank agreement with neutral ({measure}): {', '.join(pairs)}"
-
-
-def _undefined_notes(results: ListwiseResults) -> Iterator[str]:
-    """Queries without a value of the measures shown, said once where measures and rows share the reasons."""
-    texts: dict[str, list[str]] = {}
-    names = headings([(measure, "") for measure in results.shown], results)
-    for measure, name in zip(results.shown, names, strict=True):
-        by_reason: dict[str, list[str]] = {}
-        for condition, counts in results.undefined.get(measure, {}).items():
-            if condition != INITIAL:
-                by_reason.setdefault(reasons(counts, measure), []).append(condition)
-        for why, conditions in by_reason.items():
-            all_rows = len(conditions) == len(results.design.conditions)
-            texts.setdefault(why if all_rows else f"{why} ({', '.join(conditions)})", []).append(name)
-    yield from (f"undefined: {why}: {', '.join(names)}" for why, names in texts.items())
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
@@ -647,45 +601,6 @@ def furthest_lists(
         return FurthestQuery(queries.get(query_id, query_id), text, rankings)
 
     return furthest_from_parity(folder, results, conditions, by, "prompts and initial orders", show)
-
-
-# Several ways of asking side by side: how well each ranks, what it prefers, and what it takes.
-
-
-def group_tables(group: Group) -> Iterator[Table]:
-    """A row a run, where models were asked by several strategies; nothing where all were asked by one."""
-    rows = [(name, run) for name, runs in group.rows.items() for run in runs.values()]
-    if len({run.settings.get("strategy", "windows") for _, run in rows}) < 2:
-        return
-    first, *others = [run.results.design.conditions for _, run in rows]
-    common = next((name for name in first if all(name in conditions for conditions in others)), None)
-    level, cells = f"[{100 * rows[0][1].results.level:g} %]", list[tuple[str, ...]]()
-    for name, run in rows:
-        results, folder, condition = (
-            run.results,
-            RunDir(run.folder),
-            common or run.results.design.conditions[0],
-        )
-        manifest, of_run, figures = folder.read_manifest(), results.verdict, results.by_key()
-        tokens, status = manifest.prompt_tokens + manifest.completion_tokens, ""
-        if of_run is not None:  # one that speaks of another prompt names it
-            status = of_run.status + f" ({of_run.condition})" * (of_run.condition not in (None, condition))
-        seconds = sum(
-            (datetime.fromisoformat(command.ended) - datetime.fromisoformat(command.started)).total_seconds()
-            for command in manifest.invocations
-            if command.ended is not None
-        )
-        utility, odds = figures.get(("nDCG@20", condition)), figures.get(("PreferenceOdds", condition))
-        cost = (f"{folder.answers():,}", f"{tokens:,}" if tokens else "", f"{seconds:,.0f}")
-        cells.append((name, cell(utility), cell(odds, results.band), status, *cost))
-    notes = (
-        f"utility and odds under {f'the {common} prompt' if common else 'the first prompt of each run'}",
-        "calls and tokens are those of all answers on disk (a question that comes again is asked once), tokens as the "
-        "server counts them; seconds are those of all commands",
-    )
-    figures_of = (f"nDCG@20 {level}", f"odds of answers {level}")
-    header = ("model", *figures_of, "verdict", "calls", "tokens", "seconds")
-    yield Table(f"Ways of asking · {group.dataset}", header, tuple(cells), notes)
 
 
 # What the page of a listwise audit has of its own.
@@ -919,7 +834,6 @@ WORDS = Wording(
     verdict=ListwiseWords("prompt", TITLES).verdict,
     table=listwise_table,
     section=listwise_section,
-    group_tables=group_tables,
     differences=differences,
     how_ended=how_ended,
     what_was_shown=ranks_of,

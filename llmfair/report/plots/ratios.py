@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 JOINED: Mapping[str, Any] = {"color": GREY, "linewidth": 1, "zorder": 1}
 BAND: Mapping[str, Any] = {"color": GREY, "alpha": 0.16, "linewidth": 0, "zorder": 0}
-QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 HIGH = 285
 """The height of a figure of lines or points without its legend."""
 
@@ -84,21 +83,6 @@ def point(axes: Axes, x: Value, y: Value, says: str, color: str = INK, width: fl
         axes.plot([x.value] * 2, y.interval, gid=gid, **line)
     looks = {"marker": "o", "markersize": 7, "color": color, "zorder": 3, "clip_on": False, **mark}
     axes.plot([x.value], [y.value], linestyle="none", gid=gid, **looks)
-
-
-def _line(axes: Axes, name: str, look: Look, x: Sequence[float], y: Sequence[float]) -> None:
-    """A line, and its name in the legend with the mark that its points have."""
-    axes.plot(x, y, color=look.color, linestyle=look.dash, marker=look.mark, markersize=5, markevery=[],
-              label=folded(name, LEGEND), zorder=3)  # fmt: skip
-
-
-def _share_axis(axes: Axes, ticks: Sequence[float] = QUARTERS) -> None:
-    """Shares from none to all across."""
-    from matplotlib.ticker import PercentFormatter
-
-    axes.set_xlim(0, 1)
-    axes.set_xticks(ticks)
-    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
 # Utility and a ratio as a plane: of prompts and models, of remedies.
@@ -230,7 +214,9 @@ def ratios(
                 axes.text(1, under, " undefined", va="center", ha="left")
         if band is not None:
             axes.axvspan(*band, **BAND)
-        _ratios_across(axes, names, [value for _, *both in rows for value in both], [band], band)
+        ends = [end for _, *both in rows for value in both if value for end in value.ends()] + [*(band or ())]
+        length = rows_length(names)
+        ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25), length, band)
         rows_axis(axes, names)
         axes.set_xlabel(what)
         if favoured is not None:
@@ -248,19 +234,6 @@ def ratios(
         sentence += f" Left of parity {favoured[0]} items are favoured, right of it {favoured[1]} ones."
         height += ROW / 2 * (1 + max(lines_of(group, GROUP) for group in favoured))
     return Plot(name, title, sentence, draw, height)
-
-
-def _ratios_across(
-    axes: Axes,
-    names: Sequence[str],
-    values: Sequence[Value | None],
-    ranges: Sequence[tuple[float, float] | None],
-    band: tuple[float, float] | None = None,
-) -> None:
-    """A logarithmic axis beside these names, as wide as these values and ranges need."""
-    ends = [end for value in values if value for end in value.ends()]
-    ends += [end for both in ranges if both for end in both]
-    ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25), rows_length(names), band)
 
 
 Shares = Mapping[str, float]
@@ -292,6 +265,8 @@ def stacked_answers(
     parts = [part for part in PARTS if part in always or max(widths[part], default=0) > SOME]
 
     def draw(axes: Axes) -> None:
+        from matplotlib.ticker import PercentFormatter
+
         room, left = rows_length(names), [0.0] * len(rows)
         for part in parts:
             _, color, hatch = PARTS[part]
@@ -308,7 +283,9 @@ def stacked_answers(
                     axes.text(left[place] + width / 2, place, f"{100 * width:.0f} %", ha="center", va="center",
                               color=ink, fontweight="bold" if color == GREY else "normal")  # fmt: skip
                 left[place] += width
-        _share_axis(axes, QUARTERS if room > 200 else (0, 0.5, 1))
+        axes.set_xlim(0, 1)
+        axes.set_xticks((0, 0.25, 0.5, 0.75, 1) if room > 200 else (0, 0.5, 1))
+        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         rows_axis(axes, names)
         below(axes, parts)
 
@@ -395,7 +372,9 @@ def curves(
             axes.plot([first, last], [first, last], **{**DASHED, "color": GREY})
         for line in lines:
             look = line.look
-            _line(axes, line.name, look, [x for x, _ in line.points], [y.value for _, y in line.points])
+            axes.plot([x for x, _ in line.points], [y.value for _, y in line.points], color=look.color,
+                      linestyle=look.dash, marker=look.mark, markersize=5, markevery=[],
+                      label=folded(line.name, LEGEND), zorder=3)  # fmt: skip
             for x, y in (*line.points, *line.off):
                 point(axes, Value(x), y, f"{line.name}: {y} at {x:g}", look.color, 1.4, marker=look.mark,
                        markersize=6, zorder=4)  # fmt: skip
