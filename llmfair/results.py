@@ -372,11 +372,6 @@ class DesignFacts(JsonObject, frozen=True, kw_only=True):
         return True
 
 
-def joined(notes: Mapping[str, str], limits: Mapping[str, str]) -> dict[str, str]:
-    """What is said of measures in both."""
-    return {of: "; ".join(says[of] for says in (notes, limits) if of in says) for of in {**notes, **limits}}
-
-
 class Results(JsonDocument, frozen=True, kw_only=True):
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
 
@@ -412,9 +407,6 @@ class Results(JsonDocument, frozen=True, kw_only=True):
     server: Annotated[str, Meta(description="Which server answered, of several that have the model.")] = ""
     label: Annotated[str, Meta(description="What the user calls the run.")] = ""
     sees: Annotated[str, Meta(description="The prompt, and what the model was shown of an item.")] = ""
-    limits: Annotated[
-        Mapping[str, str], Meta(description="What no order of the lists passes, by measure, and why.")
-    ] = {}
 
     def __post_init__(self) -> None:
         keys = self.design.keys
@@ -441,11 +433,6 @@ class Results(JsonDocument, frozen=True, kw_only=True):
     def calls(self) -> int:
         """The calls behind the figures."""
         return sum(condition.asked for condition in self.answers.values())
-
-    @property
-    def of_measures(self) -> dict[str, str]:
-        """What has to be known to read figures, by measure."""
-        return joined(self.measure_notes, self.limits)
 
     def unparseable(self, condition: str) -> bool:
         """Whether more answers of a condition cannot be read than the run allows, so that nothing is concluded."""

@@ -57,7 +57,6 @@ from llmfair.results import (
     RunVerdict,
     Undefined,
     Words,
-    joined,
     lines_of,
     rows_of,
 )
@@ -131,13 +130,7 @@ class ScoreResults(JsonDocument, frozen=True, kw_only=True):
     command: str = ""
     runs: Sequence[ScoredRun]
     requirements: Sequence[Requirement] = ()
-    limits: Mapping[str, str] = {}
     rows: Sequence[Row]
-
-    @property
-    def of_measures(self) -> dict[str, str]:
-        """What has to be known to read figures, by measure."""
-        return joined(self.measure_notes, self.limits)
 
 
 # A run measured again
@@ -147,7 +140,7 @@ class ScoreResults(JsonDocument, frozen=True, kw_only=True):
 class RemeasuredRun:
     """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
 
-    `keys` are those that a gate which names no condition speaks of, `limits` what no order of its lists passes.
+    `keys` are those that a gate which names no condition speaks of, `notes` what has to be known to read a measure.
     """
 
     facts: ScoredRun
@@ -155,7 +148,7 @@ class RemeasuredRun:
     keys: Sequence[Key]
     reach: Mapping[str, Reach] = field(default_factory=dict)
     windows: str = "on these lists"
-    limits: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 Conclude = Callable[
@@ -273,13 +266,14 @@ def score(
     # map, since a loop would hold one large run while it reads the next
     measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings, announce)))
     facts = [run for run, *_ in measured]
-    limits: dict[str, dict[str, str]] = {}  # by measure and text, the first run
-    for run, *_, of_run in measured:
-        for measure, text in of_run.items():
-            limits.setdefault(measure, {}).setdefault(text, run.run)
     failing(settings, facts)
     measures = parse_measures(",".join(dict.fromkeys(name for run in facts for name in run.measures)))
     data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
+    notes = {str(measure): measure.note for measure in measures if measure.note}
+    for run, *_, of_run in measured:
+        for measure, note in of_run.items():
+            text = f"{run.run}: {note}" if len(measured) > 1 else note
+            notes[measure] = f"{notes[measure]}; {text}" if measure in notes else text
     entries = [entry for _, of_run, *_ in measured for entry in of_run]
     results = ScoreResults(
         schema=SCHEMA,
@@ -290,7 +284,7 @@ def score(
         band=band_of(settings.band),
         measures=[str(measure) for measure in measures],
         labels={str(m): m.label for m in measures if m.definition.worded},
-        measure_notes={str(measure): measure.note for measure in measures if measure.note},
+        measure_notes=notes,
         settings={
             "runs": [str(run) for run in runs],
             **{name: str(value) for name, value in data.items() if value},
@@ -299,10 +293,6 @@ def score(
         command=scoring_of(runs, settings),
         runs=facts,
         requirements=named_in_reasons(settings, facts, entries),
-        limits={
-            measure: "; ".join(f"{run}: {text}" if len(of_it) > 1 else text for text, run in of_it.items())
-            for measure, of_it in limits.items()
-        },
         rows=[row for _, _, rows, _ in measured for row in rows if row.query_id == ALL],
     )
     per_query = [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL]
@@ -361,7 +351,7 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
 def _scored(
     settings: ScoreSettings, run: Path, measured: RemeasuredRun
 ) -> tuple[ScoredRun, list[Requirement], Sequence[Row], Mapping[str, str]]:
-    """A RUN with its verdict, which gates it holds, its rows, and what no order of its lists passes.
+    """A RUN with its verdict, which gates it holds, its rows, and notes on its measures.
 
     A gate of a condition that the RUN has not is asked of the others.
     """
@@ -378,7 +368,7 @@ def _scored(
     met = check_gates(asked, figures, settings.require_interval)
     entries = [structs.replace(entry, run=facts.run) for entry in met]
     judged = structs.replace(facts, verdict=verdict_of(settings, measured, of_all, run))
-    return judged, entries, rows, measured.limits
+    return judged, entries, rows, measured.notes
 
 
 # Their gates and verdicts

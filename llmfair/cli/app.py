@@ -20,8 +20,8 @@ from llmfair import beginning, registry, terminal
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.cli import audits
 from llmfair.cli.help import with_help
-from llmfair.cli.options import with_one_reader
-from llmfair.errors import LlmfairError, UsageError
+from llmfair.cli.options import variables, with_one_reader
+from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.io import files, secrets, text
 from llmfair.io.files import FULL
 
@@ -36,6 +36,11 @@ below that name, or in its `root`."""
 ASKS_NOTHING = {"-h", "--help", "--help-all", "--version", "-V"}
 COMPLETED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
 """What a shell sets to the line that it completes, whichever it is, beside _LLMFAIR_COMPLETE."""
+ELSEWHERE = {
+    "LLMFAIR_CACHE_DIR", "LLMFAIR_REQUIRE_VLLM", "LLMFAIR_SEARCH_API_KEY", "LLMFAIR_SEARCH_PASSWORD",
+    "LLMFAIR_SEARCH_USER",
+}  # fmt: skip
+"""Variables that are no flag's."""
 NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)
 FIRST_STEPS = """\
 llmfair listwise          audit a simulated model on the bundled sample, offline
@@ -113,6 +118,16 @@ def run(arguments: list[str]) -> int:
         return _run(arguments)
 
 
+def _warn_of_variables() -> None:
+    """Warns of variables that are named like settings and are none, lest a mistyped budget be none either."""
+    strange = {name for name in os.environ if name.startswith("LLMFAIR_")} - ELSEWHERE
+    if strange:
+        settings = {*variables(command())}
+        for name in sorted(strange - settings):
+            nearest = did_you_mean(name, settings)
+            terminal.warn(f"{name} is no setting, so nothing reads it.{nearest}")
+
+
 def _run(arguments: list[str]) -> int:
     flags, env = {*arguments, *map("=".join, pairwise(arguments))}, os.environ
     # known before the flags are parsed, since a wrong flag is told in JSON too
@@ -123,6 +138,8 @@ def _run(arguments: list[str]) -> int:
     terminal.output = terminal.Output(as_json=as_json, verbose=verbose, color=color)
     secrets.note(arguments)
     try:
+        if not {*arguments} & ASKS_NOTHING and "_LLMFAIR_COMPLETE" not in env:
+            _warn_of_variables()
         code = _asked_for(arguments)(arguments, prog_name="llmfair", standalone_mode=False)
         if code == 130 and not terminal.output.stopped:  # what Typer makes of an interrupt
             return _stopped()

@@ -216,6 +216,13 @@ def variable(name: str) -> str:
     return f"LLMFAIR_{name.upper()}"
 
 
+def variables(command: Any) -> Iterator[str]:
+    """The environment variables of all flags of a command and of those below it."""
+    yield from (param.envvar for param in command.params if param.envvar)
+    for below in getattr(command, "commands", {}).values():
+        yield from variables(below)
+
+
 def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
     """A setting as a parameter that Typer makes a flag of; a `hidden` one no help shows."""
     meta, default, name = item.metadata, default_of(item), flag_of(item.name)

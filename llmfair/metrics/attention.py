@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, Limit, Measure, Product, Undefined, Value, measure, number
+from llmfair.metrics.base import Judged, Measure, Product, Undefined, Value, measure, number
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import IMPLIES, SPREAD, SPREAD_TO_TARGET, cells, target_shares
 
@@ -60,28 +60,6 @@ def _listed(
 
 UNITS = {"e": 1.0, "2": math.log(2)}
 """What logarithms are divided by, by their base."""
-LIMITED = "targets hold groups that the lists do not have"
-
-
-def _held(judged: Judged, **spread: Any) -> tuple[NDArray[np.bool_], Floats] | None:
-    """Which groups a list has at all, and the target; None where either has none."""
-    listed = _listed(judged, **spread)
-    if isinstance(listed, Undefined) or not listed[0].any():
-        return None
-    held: NDArray[np.bool_] = np.any(listed[0], axis=0)
-    return held, listed[1]
-
-
-def _awrf_limit(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: Any) -> Limit | None:
-    """1 − JSD((1, 0), (T, 1 − T)) for a mass T of the target on groups of the list.
-
-    Attention lies on these alone, and joining groups to two lowers no divergence (data processing inequality).
-    """
-    if (held := _held(judged, **spread)) is None:
-        return None
-    within = min(float(held[1][held[0]].sum()), 1.0)
-    divergence = jensen_shannon(np.array([1.0, 0.0]), np.array([within, 1 - within]))
-    return Limit(1 - divergence / UNITS[log], 1.0)
 
 
 def _mean(
@@ -102,8 +80,7 @@ def _unmeasured(judged: Judged) -> Undefined:
 
 @measure(
     "AWRF", params={"log": ("e", "2"), "discount": ("trec", "log2"), **SPREAD_TO_TARGET}, implies=IMPLIES,
-    bounds=(0.0, 1.0), better="higher", limit=_awrf_limit, limited_by=LIMITED,
-    label="attention-weighted rank fairness",
+    bounds=(0.0, 1.0), better="higher", label="attention-weighted rank fairness",
     note="target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",
     cite="TREC Fair Ranking 2021, 2022, metric code",
 )  # fmt: skip
@@ -147,19 +124,6 @@ def share(
     return dict(zip(spread.names, np.mean(runs, axis=0).tolist(), strict=True))
 
 
-def _kl_limit(judged: Judged, cutoff: int | None, direction: str, eps: float, **spread: Any) -> Limit | None:
-    """KL of both distributions with the list's groups as one: what they have together is fixed (log sum inequality)."""
-    if (held := _held(judged, **spread)) is None:
-        return None
-    here, target = held
-    absent = np.full(int((~here).sum()), eps / (1 + target.size * eps))
-    smooth = (target + eps) / (1 + target.size * eps)
-    current = np.array([1 - absent.sum(), *absent])
-    aim = np.array([smooth[here].sum(), *smooth[~here]])
-    pair = (current, aim) if direction == "current-target" else (aim, current)
-    return Limit(max(kullback_leibler(*pair), 0.0), 0.0)
-
-
 def least_divergence(target: Floats, k: int, direction: str = "current-target", eps: float = 1e-6) -> float:
     """The least KL that a page of k documents of one group each can have, in nats; target of shape (groups,).
 
@@ -189,7 +153,7 @@ def least_divergence(target: Floats, k: int, direction: str = "current-target", 
         "eps": number(1e-6, 0, 1, ends=False),
         **SPREAD_TO_TARGET,
     },
-    implies=IMPLIES, bounds=(0.0, math.inf), better="lower", limit=_kl_limit, limited_by=LIMITED,
+    implies=IMPLIES, bounds=(0.0, math.inf), better="lower",
     label="divergence from the target",
     note="{direction}, target {target}, @UNKNOWN {unknown}, natural logarithms, eps {eps:g}",
     cite="Chen & Fang 2025, FAIR-QR",
@@ -221,13 +185,6 @@ def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
     return parse_measure(f"nDCG({','.join(written)})" + ("" if cutoff is None else f"@{cutoff}"))
 
 
-def _ndcg_awrf_limit(
-    judged: Judged, cutoff: int | None, agg: str, discount: str, ideal: int | None, **spread: Any
-) -> Limit | None:
-    """That of AWRF, beside an nDCG of 1; none where `ideal` lets nDCG be more."""
-    return None if ideal is not None else _awrf_limit(judged, cutoff, discount=discount, **spread)
-
-
 @measure(
     "nDCGxAWRF",
     params={
@@ -241,8 +198,6 @@ def _ndcg_awrf_limit(
     bounds=(0.0, 1.0),
     lifted_by="ideal",  # which may be less than the cutoff
     better="higher",
-    limit=_ndcg_awrf_limit,
-    limited_by=LIMITED,
     aggregate="product-of-means",
     label="nDCG × AWRF",
     note="{agg}, target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp
-from statistics import fmean
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -29,14 +28,6 @@ from llmfair.stats.strata import Compared, Stratum
 
 FEWEST_PAIRS = 10
 """From fewer readable pairs a query gets no ratio of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """What no order of a query's items passes (`best`), and what is perfect."""
-
-    best: float
-    perfect: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,10 +408,9 @@ class Definition:
     and no interval lies beyond them; the upper one holds unless the parameter `lifted_by` is given. `headline`:
     conclusions and comparisons speak of this one before others of its direction. `assessed_by`: the measure whose
     conclusion says whether this one can be assessed; where it cannot, no gate of this one holds. `reach`: the measure
-    whose attainable range bounds this one, without a cutoff and with no parameters but those named after it. `limit`:
-    with the arguments of `values`, what no order of a query's items passes; `limited_by` says what keeps them from it.
-    `shows` says what a report makes of this figure alone: `order dependence`. `of_lists(judged,
-    cutoff)` makes what it reads of a list that was ranked several times: with a cutoff it is a measure of lists, too.
+    whose attainable range bounds this one, without a cutoff and with no parameters but those named after it. `shows`
+    says what a report makes of this figure alone: `order dependence`. `of_lists(judged, cutoff)` makes what it reads of
+    a list that was ranked several times: with a cutoff it is a measure of lists, too.
     `undefined` has words for its reasons of having no value, and for those of its conclusion. `says` is what it is in a
     sentence, where no docstring of `values` tells.
     """
@@ -445,8 +435,6 @@ class Definition:
     headline: bool = False
     assessed_by: str = ""
     reach: tuple[str, ...] = ()
-    limit: Callable[..., Limit | None] | None = None
-    limited_by: str = ""
     worded: bool = False
     shows: str = ""
     undefined: Mapping[str, str] = field(default_factory=dict)
@@ -549,11 +537,6 @@ class Measure:
         bounding, *free = self.definition.reach or ("",)
         return bounding if self.cutoff is None and dict(self.params).keys() <= {*free} else ""
 
-    def limit(self, observation: Observation) -> Limit | None:
-        """What no order of a query's items passes; None where nothing but their order limits the measure."""
-        declared = self.definition.limit
-        return None if declared is None else declared(observation, self.cutoff, **self.arguments)
-
     def values(self, observation: Observation) -> Mapping[str, Value]:
         """The measure of one query, by group; no group where the query lacks what it needs."""
         return self.definition.values(observation, self.cutoff, **self.arguments)
@@ -577,10 +560,6 @@ def unknown_param(name: str, param: str, names: Collection[str]) -> UsageError:
 
 
 # Measures of all queries: a column of values for each measure, condition and group.
-
-
-SHOWN = 0.0005
-"""Less than this does not show in three digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -619,22 +598,6 @@ def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Obse
         for condition, groups in by_condition.items()
         for group, values in groups.items()
     ]
-
-
-def limit_notes(measures: Sequence[Measure], observed: Sequence[Observation]) -> dict[str, str]:
-    """By measure, what no order of these lists passes on average, and why; those without such a limit are absent."""
-    limits = {measure: [*filter(None, map(measure.limit, observed))] for measure in measures}
-    return {str(measure): note for measure, of in limits.items() if (note := limit_note(measure, of))}
-
-
-def limit_note(measure: Measure, limits: Sequence[Limit]) -> str:
-    """What no order passes of the queries with these limits, on average; nothing where that is perfect."""
-    if not limits:
-        return ""
-    best, perfect = fmean(limit.best for limit in limits), fmean(limit.perfect for limit in limits)
-    side, why = "above" if best < perfect else "below", measure.definition.limited_by
-    note = f"no order of these lists goes {side} {best:.3f} on average, since {why}"
-    return note * (abs(best - perfect) >= SHOWN)
 
 
 def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:

@@ -197,7 +197,7 @@ def score_table(results: ScoreResults) -> Table:
     )
     for task in dict.fromkeys(run.task for run in runs):
         notes += kind_of(task).words.scored_notes([row for row in rows if row[0].task == task])
-    notes += [f"{results.labels.get(name, name)}: {note}" for name, note in results.of_measures.items()]
+    notes += [f"{results.labels.get(name, name)}: {note}" for name, note in results.measure_notes.items()]
     title = (
         "Score",
         *dict.fromkeys(run.dataset for run in runs),

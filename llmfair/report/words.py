@@ -77,7 +77,7 @@ def table_of(results: Any, answers: str = "") -> Table:
     ]
     queries, calls = count(design.queries, "query", "queries"), plural(design.calls, "call")
     parts = [words.title, *audited_note(results), queries, f"{calls_of(results)} {calls}"]
-    notes = [f"{measure}: {note}" for measure, note in results.of_measures.items()]
+    notes = [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     for condition, of in results.chains.items():
         if of.ranked < of.asked:
             name = words.titles.get(condition, condition)

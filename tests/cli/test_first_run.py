@@ -155,6 +155,16 @@ def test_a_command_without_a_report_leaves_none_of_before(monkeypatch: pytest.Mo
         assert Path("scored/report.html").is_file() is there
 
 
+def test_a_mistyped_variable_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLMFAIR_MAX_CALL", "3")
+    monkeypatch.setenv("LLMFAIR_CACHE_DIR", "cache")
+    warned = [
+        "Warning: LLMFAIR_MAX_CALL is no setting, so nothing reads it. Did you mean 'LLMFAIR_MAX_CALLS'?"
+    ]
+    assert llmfair("plan", "listwise", *SMALL, "--json").err.splitlines()[:1] == warned
+    assert llmfair("listwise", "--help").err == ""
+
+
 @pytest.mark.parametrize(
     ("slip", "asked"),  # one each, since a process says a thing once
     [

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import permutations
+from collections.abc import Iterator, Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -21,17 +19,14 @@ from llmfair.metrics.base import (
     Undefined,
     Value,
     complete,
-    limit_notes,
     measure,
     measure_all,
     measure_each,
     plain_name,
 )
-from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs
-from llmfair.nouns import Ranking
-from tests.metrics import attribute_with, grouped, lettered, raw
+from tests.metrics import lettered
 
 CHOICES = {
     "agg": ("ratio-of-means", "mean-of-ratios", "geometric"),
@@ -228,67 +223,3 @@ def test_a_plain_name_lacks_what_tables_say_once() -> None:
     assert plain_name("AdjustedOdds(agg=pooled)") == "AdjustedOdds"
     assert plain_name("AdjustedOdds(agg=pooled)", CONTROLLED) == "AdjustedOdds(agg=pooled)"
     assert plain_name("ExpRatio(agg=geometric)") == "ExpRatio(agg=geometric)"
-
-
-# What no order of a list passes, where the target of a measure holds groups that the list does not have
-
-
-GENDER = attribute_with("gender", "f", "m", "nonbinary")
-NAMES = (
-    "AWRF",
-    "AWRF(log=2)@2",
-    "AWRF(unknown=drop)@3",
-    "KL@3",
-    "KL(direction=target-current)",
-    "KL(eps=0.01)@2",
-)
-
-
-def query(listed: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> Judged:
-    """A list whose documents have these groups; what is relevant besides is in no list."""
-    memberships = {f"d{place}": {"gender": tuple(names)} for place, names in enumerate([*listed, *others])}
-    ranking = [f"d{place}" for place in range(len(listed))]
-    return grouped(ranking, memberships, GENDER, relevant=[*memberships])
-
-
-GROUPS = st.lists(st.sampled_from(["f", "m", "nonbinary"]), unique=True, max_size=2)
-
-
-@settings(deadline=None)
-@given(st.lists(GROUPS, min_size=1, max_size=3), st.lists(GROUPS, max_size=6))
-def test_no_order_passes_it(listed: list[list[str]], others: list[list[str]]) -> None:
-    judged = query(listed, others)
-    for name in NAMES:
-        measure = parse_measure(name)
-        limit = measure.limit(judged)
-        for order in permutations(judged.doc_ids):
-            found = raw(name, replace(judged, rankings=(Ranking("q", order),)))
-            if isinstance(found, Undefined):
-                continue
-            assert limit is not None and isinstance(found, float)
-            if measure.definition.better == "higher":
-                assert found <= limit.best + 1e-9 and limit.best <= limit.perfect == 1
-            else:
-                assert found >= limit.best - 1e-9 and limit.best >= limit.perfect == 0
-
-
-def test_a_list_with_the_target_s_shares_of_what_it_has_reaches_it() -> None:
-    """Half of the relevant documents are men and women alike, the other half is in no list."""
-    judged = query([["f"], ["m"]], [["nonbinary"], ["nonbinary"]])
-    for name in ("AWRF", "KL", "KL(direction=target-current)"):
-        limit = parse_measure(name).limit(judged)
-        assert limit is not None and raw(name, judged) == pytest.approx(limit.best, abs=1e-9)
-        assert abs(limit.best - limit.perfect) > 0.1
-
-
-def test_what_is_said_of_it() -> None:
-    missing, whole = query([["f"], ["m"]], [["nonbinary"]] * 2), query([["f"], ["m"]], [])
-    names = parse_measures("AWRF,KL@2,nDCGxAWRF,nDCGxAWRF(ideal=1),P@2")
-    notes = limit_notes(names, [missing])
-    why = "on average, since targets hold groups that the lists do not have"
-    assert notes == {
-        "AWRF": f"no order of these lists goes above 0.784 {why}",
-        "KL@2": f"no order of these lists goes below 0.693 {why}",
-        "nDCGxAWRF": f"no order of these lists goes above 0.784 {why}",
-    }
-    assert limit_notes(names, [whole]) == {} == limit_notes(names, [])

@@ -17,8 +17,6 @@ from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure_all
 from llmfair.metrics.expected import (
-    Bounded,
-    Browsing,
     ListSample,
     Retrieved,
     exact,
@@ -102,45 +100,6 @@ def test_the_figures_of_lists_that_are_seen_to_k_and_their_bounds() -> None:
                 bounded, limits = getattr(theirs, key), tuple(code["bounds"][known])
                 figures = bounded.value, bounded.low, bounded.high
                 assert figures == pytest.approx((code[known], *limits), abs=NEAR)
-
-
-def test_the_figures_of_readers_who_browse() -> None:
-    cases = [case for case in vectors("expected_exposure")["cases"] if "browsing" in case["tags"]]
-    assert cases
-    for case in cases:
-        given, expected = case["input"], case["expected"]["expeval"]
-        docs = given["docs"]
-        grades = [given["relevance"][doc] for doc in docs]
-        reader = Browsing(
-            given["browsing"], given["patience"], given["utility"], given["complete_judgements"]
-        )
-        exposure = reader.exposure(
-            [[docs.index(doc) for doc in ranking] for ranking in given["rankings"]], grades
-        )
-        seen = dict(zip(docs, exposure.tolist(), strict=True))
-        assert seen == pytest.approx(expected["exposure"], abs=NEAR)
-        aim = dict(zip(docs, reader.target(grades).tolist(), strict=True))
-        assert {doc: aim[doc] for doc in expected["target"]} == pytest.approx(expected["target"], abs=NEAR)
-        found = reader.expected(exposure, grades)
-        for key, name in (("disparity", "EE_D"), ("relevance", "EE_R"), ("loss", "EE_L")):
-            figure: Bounded = getattr(found, key)
-            assert figure.value == pytest.approx(expected[name], abs=NEAR), case["id"]
-            assert figure.normalised == pytest.approx(expected[f"{name}_norm"], abs=NEAR), case["id"]
-
-
-def test_a_reader_whom_a_relevant_item_satisfies() -> None:
-    # worked by hand from expeval's formulas: p ½, u ½, grades 1 0, the list as it is given
-    reader = Browsing("gerr", 0.5, 0.5)
-    exposure = reader.exposure([[0, 1]], [1, 0])
-    assert exposure.tolist() == [1.0, 0.25]
-    assert reader.target([1, 0]).tolist() == [1.0, 0.25]
-    found = reader.expected(exposure, [1, 0])
-    assert found.disparity == Bounded(1.0625, 1.25**2 / 2, 1.25, 0.0)
-    assert found.relevance is not None
-    assert found.loss is not None
-    assert (found.relevance.low, found.relevance.high) == (0.25 + 0.25, 1.0625)
-    assert (found.loss.value, found.loss.high) == (0.0, 0.75**2 + 0.75**2)
-    assert Browsing("gerr", 0.5, 0.25).exposure([[0, 1]], [1, 0]).tolist() == [1.0, 0.375]
 
 
 def test_the_bounds_are_what_lists_can_reach() -> None:

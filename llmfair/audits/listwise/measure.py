@@ -67,7 +67,6 @@ from llmfair.metrics.base import (
     Quotient,
     Ratio,
     Value,
-    limit_notes,
     measure_all,
 )
 from llmfair.metrics.exposure import exposures
@@ -787,7 +786,6 @@ def outcome_of(
     scores = [window.scores for _, ranked in chains for window in ranked.windows if window.scores is not None]
     results = ListwiseResults(
         **design.told(run, counts, failures, columns),
-        limits=limit_notes(design.measures, judged[INITIAL]),
         intervals=_intervals(columns, inference),
         reach=design.reach,
         answers=answers,

@@ -69,11 +69,9 @@ from llmfair.metrics.base import (
     Column,
     Groups,
     Judged,
-    Limit,
     Measure,
     Quotient,
     Value,
-    limit_note,
     measure_all,
 )
 from llmfair.metrics.names import parse_measure, parse_measures
@@ -232,13 +230,13 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     measured, audited = replace(measured, keys=keys), rankings.audit
     if audited is None or audited.attribute != measured.facts.attribute:
         return measured
-    windows, limits = windows_of(audited.design), dict(measured.limits)
+    windows, notes = windows_of(audited.design), dict[str, str]()
     reach = audited.reach.get(OF_RANKINGS, Reach())
     if reach.low is not None and reach.high is not None:
-        limits[OF_RANKINGS] = (
+        notes[OF_RANKINGS] = (
             f"answers that always put one group first reach {reach.low:.2f} … {reach.high:.2f} {windows}"
         )
-    return replace(measured, reach=audited.reach, windows=windows, limits=limits)
+    return replace(measured, reach=audited.reach, windows=windows, notes=notes)
 
 
 def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
@@ -258,10 +256,9 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
     measured = {
         name: _measured_condition(measures, name, files, target) for name, files in target.conditions.items()
     }
-    rows, limits, relevance = list[Measurement](), dict[str, str](), dict[str, float | None]()
+    rows, relevance = list[Measurement](), dict[str, float | None]()
     findings = dict[str, ListwiseFinding]()
     for name, condition in measured.items():
-        limits |= {str(m): note for m, of_it in condition.limits.items() if (note := limit_note(m, of_it))}
         documents = median([n for n in condition.lengths if n] or [0])
         inference = Inference(level=settings.level, ci=settings.ci, seed=target.seed, documents=documents)
         rows += summarise(condition.columns, inference)
@@ -310,7 +307,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         family=family,
         incomplete=target.incomplete,
     )
-    return RemeasuredRun(facts, rows, [*map(Key, measured)], limits=limits)
+    return RemeasuredRun(facts, rows, [*map(Key, measured)])
 
 
 def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFinding:
@@ -324,8 +321,7 @@ def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFind
 class ConditionFigures:
     """What is held of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
 
-    `lengths` of the lists of all queries; `limits`: what no order of the lists passes; `items`: how many are of a side
-    and relevant, or not.
+    `lengths` of the lists of all queries; `items`: how many are of a side and relevant, or not.
     """
 
     columns: Sequence[Column]
@@ -333,7 +329,6 @@ class ConditionFigures:
     gains: Mapping[str, float]
     lengths: Sequence[int]
     facts: ScoreFacts
-    limits: Mapping[Measure, Sequence[Limit]]
     items: Counter[tuple[Side | None, bool]]
 
 
@@ -347,7 +342,7 @@ def _measured_condition(
         query_ids |= against.judgements.qrels.keys()
     values: dict[tuple[Measure, str], dict[str, Value]] = {}
     exposures, gains, items = dict[str, Value](), dict[str, float](), Counter[tuple[Side | None, bool]]()
-    lengths, missing, limits = list[int](), list[int](), dict[Measure, list[Limit]]()
+    lengths, missing = list[int](), list[int]()
     for query_id in sorted(query_ids):
         rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
         judged = against.judged(query_id, rankings)
@@ -363,9 +358,6 @@ def _measured_condition(
         )
         if rankings:
             missing += [len(judged.missing)] * bool(judged.missing)
-        for measure in measures:
-            if (limit := measure.limit(judged)) is not None:
-                limits.setdefault(measure, []).append(limit)
     columns = [Column(measure, condition, group, of_it) for (measure, group), of_it in values.items()]
     if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
         raise UsageError(
@@ -373,9 +365,7 @@ def _measured_condition(
             f"llmfair listwise measures it; of rankings there are ExpRatio and {OF_RANKINGS}",
         )
     facts = _facts(files, against, DocumentCounts(documents=sum(missing), queries=len(missing)))
-    return ConditionFigures(
-        columns, Column(excess, condition, "", exposures), gains, lengths, facts, limits, items
-    )
+    return ConditionFigures(columns, Column(excess, condition, "", exposures), gains, lengths, facts, items)
 
 
 def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts) -> ScoreFacts:

@@ -356,7 +356,7 @@ def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             setting if design.prompt_sha256 else "whole lists",
         )
         yield f"{ratio}: {', '.join(filter(None, parts))}"
-    yield from (f"{measure}: {note}" for measure, note in results.of_measures.items())
+    yield from (f"{measure}: {note}" for measure, note in results.measure_notes.items())
 
 
 INTERVALS = {"linear-t": "t interval over queries", "boot-t": "bootstrap-t interval (seed {})"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -12,11 +11,10 @@ from typing import Any
 from msgspec import structs
 
 from llmfair.asking.journal import completion_of
-from llmfair.audits.aggregates import mean_of
 from llmfair.audits.documents import ComparisonRun
 from llmfair.audits.rag.design import CHANGE, DETERMINISTIC, DISPARITY, GOLD, SPREAD, queries_for
 from llmfair.audits.rag.measure import OF_SLOTS
-from llmfair.audits.rag.results import Curve, CurvePoint, Intervals, RagFinding, RagResults
+from llmfair.audits.rag.results import Curve, Intervals, RagFinding, RagResults
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import plain_name
 from llmfair.metrics.names import in_words
@@ -330,32 +328,25 @@ FIGURES: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("EE-D/k'", "EAE-D"): ("credited-disparity", "Credit beside exposure", "How unequally credit is spread"),
 }  # fmt: skip
 """The name, the title and the beginning of the sentence of a figure, by what it shows."""
-WITH_INTERVALS = "with intervals over queries"
 
 
 def rag_plots(results: RagResults, folder: Path) -> Iterator[Plot]:
     """Every figure of one run; the cost first."""
-    yield from curve_plots(results.tradeoff, WITH_INTERVALS)
+    yield from curve_plots(results.tradeoff)
     yield from _disparities(results, folder)
     yield from _slots(results)
 
 
-def curve_plots(of_names: Curves, means: str, by: str = "", ending: str = "") -> Iterator[Plot]:
-    """A figure for each two measures, a line for each name; `ending` of the figures' names keeps groups apart.
-
-    `means`: what the sentence says of them. `by`: what the lines are, where titles have to say so.
-    """
+def curve_plots(of_names: Curves, ending: str = "") -> Iterator[Plot]:
+    """A figure for each two measures, a line for each name; `ending` of the figures' names keeps groups apart."""
     looks = palette([*of_names])
     for pair, (file, title, beginning) in FIGURES.items():
         lines, axes = list[Line](), pair
         for name, curve in ((name, curve) for name, of in of_names.items() for curve in of):
             if curve.points and (_name(curve.across), _name(curve.up)) == pair:
-                # of means over several retrievers nobody says how many queries they have
                 through, off = (
                     _points(
-                        (of.at, of.mean)
-                        for of in curve.points
-                        if ((of.mean.n or inf) < FEWEST_QUERIES) == few
+                        (of.at, of.mean) for of in curve.points if ((of.mean.n or 0) < FEWEST_QUERIES) == few
                     )
                     for few in (False, True)
                 )
@@ -366,9 +357,9 @@ def curve_plots(of_names: Curves, means: str, by: str = "", ending: str = "") ->
             marks = " Dashed: credit as unequal as exposure." * diagonal + " Hollow: the one list by score."
             sentence = (
                 f"{beginning} ({axes[1]}) by {axes[0]}: means of the observations (a query under an alpha) nearest to "
-                f"0, 0.2 … 1, {means}; off the line: of fewer than {FEWEST_QUERIES} queries.{marks}"
+                f"0, 0.2 … 1, with intervals over queries; off the line: of fewer than {FEWEST_QUERIES} queries.{marks}"
             )
-            yield curves(lines, axes, title + by, sentence, file + ending, ANCHORS, diagonal)
+            yield curves(lines, axes, title, sentence, file + ending, ANCHORS, diagonal)
 
 
 def _name(measure: str) -> str:
@@ -450,16 +441,19 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
     )
 
 
-# Several audits of generators side by side: the paper's tables, a row a generator, and curves averaged as there.
+# Several audits of generators side by side: the paper's tables, a row a generator, and their curves.
 
 
 def group_plots(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-    """A line a generator, over several retrievers the mean of their means."""
+    """A line a generator, or of several retrievers a line for each two."""
     runs = {name: of.tradeoff for name, of in _results(group).items() if name in group.drawn}
     several = len({retriever for of in runs.values() for retriever in of}) > 1
-    means = "averaged over retrievers" if several else WITH_INTERVALS
-    by_generator = {name: averaged([*of.values()]) for name, of in runs.items()}
-    yield from curve_plots(by_generator, means, " by generator" * several, f"-{number}")
+    lines = {
+        f"{name}, {retriever}" if several else name: curves
+        for name, of in runs.items()
+        for retriever, curves in of.items()
+    }
+    yield from curve_plots(lines, f"-{number}")
 
 
 def group_tables(group: Group) -> Iterator[Table]:
@@ -487,30 +481,6 @@ def _results(group: Group) -> dict[str, RagResults]:
     """The results by what the rows of a group are called."""
     runs = ((name, audited.results) for name, of in group.rows.items() for audited in of.values())
     return {name: results for name, results in runs if isinstance(results, RagResults)}
-
-
-def averaged(of_names: Sequence[Sequence[Curve]]) -> list[Curve]:
-    """Curves of the same two measures as one, the points of one place averaged; one alone as it is."""
-    by_pair: dict[tuple[str, str], list[Curve]] = {}
-    for curve in (curve for of in of_names for curve in of):
-        by_pair.setdefault((curve.across, curve.up), []).append(curve)
-    return [of[0] if len(of) == 1 else _mean(of) for of in by_pair.values()]
-
-
-def _mean(of: Sequence[Curve]) -> Curve:
-    points = [(point.at, point.mean.value) for curve in of for point in curve.points]
-    means = {at: mean_of(value for place, value in points if place == at) for at in sorted({*dict(points)})}
-    ends = [curve.deterministic for curve in of if curve.deterministic is not None]
-    across, up = (mean_of(end[axis] for end in ends) for axis in (0, 1))
-    return structs.replace(
-        of[0],
-        deterministic=None if across is None or up is None else (across, up),
-        points=[
-            CurvePoint(at=at, observations=0, mean=Figure(mean, None, None, None, None, None, None, None))
-            for at, mean in means.items()
-            if mean is not None
-        ],
-    )
 
 
 def labels_notes(runs: Sequence[ComparisonRun]) -> list[str]:

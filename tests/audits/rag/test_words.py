@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from llmfair.audits.kind import results_of
-from llmfair.audits.rag.results import Curve, CurvePoint
-from llmfair.audits.rag.words import averaged
 from llmfair.audits.runs.exhibits import exhibits_of
 from llmfair.report.page import Page, Source, run_page
-from llmfair.results import Figure
 from llmfair.rundir import RunDir
 from tests.audits.rag.test_rag import question, questions
 from tests.cli.command import ran as done
@@ -90,21 +87,7 @@ def test_several_generators_stand_side_by_side(generators: tuple[str, str]) -> N
     assert "EE-R of two generators is not of the same items" in found.out
     done("report", *generators, "-o", "both.html")
     titles = [text for text in read(Path("both.html")).text if text.startswith("What fairer lists cost")]
-    assert titles == ["What fairer lists cost by generator"]
-
-
-def test_a_mean_of_curves_is_that_of_their_points() -> None:
-    def curve(*points: tuple[float, float]) -> Curve:
-        return Curve(
-            across="EE-D", up="EU", observations=2, queries=2, slope=1.0, area=0.5, deterministic=(1.0, points[-1][1]),
-            points=[CurvePoint(at=at, observations=1, mean=Figure(value, 0, 1, 2, None, None, None, None))
-                    for at, value in points],
-        )  # fmt: skip
-
-    (mean,) = averaged([[curve((0.0, 0.2), (1.0, 0.4))], [curve((1.0, 0.8))]])
-    assert [(point.at, point.mean.low) for point in mean.points] == [(0.0, None), (1.0, None)]
-    assert [point.mean.value for point in mean.points] == pytest.approx([0.2, 0.6])
-    assert mean.deterministic == pytest.approx((1.0, 0.6))
+    assert titles == ["What fairer lists cost"]
 
 
 def test_what_hangs_on_labels_is_left_out_where_they_differ(generators: tuple[str, str]) -> None:
