@@ -224,8 +224,9 @@ def print_table(table: Table, report: Path | None = None) -> None:
 class Line(ABC):
     """How far something is, in one line; on a terminal it is drawn anew several times a second, with a bar."""
 
-    name: str
-    total: int
+    def __init__(self, name: str, total: int) -> None:
+        self.name, self.total = name, total
+        self.looks = deque[tuple[float, int]]()
 
     @abstractmethod
     def done_now(self) -> int:
@@ -235,8 +236,23 @@ class Line(ABC):
     def parts(self) -> list[str]:
         """What the line says, the first and the last the most worth knowing."""
 
+    def rate(self, done: int) -> float:
+        """How many a second were done over the last minute, 0 when first looked at."""
+        now, looks = time.monotonic(), self.looks
+        if not looks or now - looks[-1][0] >= 1:
+            looks.append((now, done))
+        while len(looks) > 1 and now - looks[1][0] > RATE_SECONDS:
+            looks.popleft()
+        before, earlier = looks[0]
+        return (done - earlier) / (now - before) if now > before else 0.0
+
+    def left(self, rate: float) -> str:
+        """How long it takes still at this rate; nothing where that is unknown, or nothing is left."""
+        seconds = (self.total - self.done_now()) / rate if rate else 0.0
+        return f"{int(seconds // 60)}:{int(seconds % 60):02d} left" * (seconds > 0)
+
     def line(self) -> str:
-        return GAP.join(self.parts())
+        return GAP.join(filter(None, self.parts()))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """One line of the terminal, however narrow: counts of nothing give way first, then what stands last but one."""
@@ -244,8 +260,11 @@ class Line(ABC):
         from rich.table import Table as Grid
         from rich.text import Text
 
-        width, parts = options.max_width, [*map(visible, self.parts())]
-        name = visible(self.name)
+        width, parts, name = (
+            options.max_width,
+            [*map(visible, filter(None, self.parts()))],
+            visible(self.name),
+        )
         if len(name) > width // 3:
             name = name[: width // 3 - 1] + "…"
         room = width - len(name) - 2 * len(GAP)
@@ -260,24 +279,20 @@ class Line(ABC):
         yield grid
 
 
-def _left(seconds: float) -> str:
-    return f"{int(seconds // 60)}:{int(seconds % 60):02d} left"
-
-
 class Bar(Line):
     """The state of a run: what was asked, what came back, at which rate, and when it will be all."""
 
     def __init__(self, name: str, total: int, progress: Progress, limit: int) -> None:
-        self.name, self.total, self.progress, self.limit = name, total, progress, limit
-        self.asked = deque([(time.monotonic(), 0)])
+        super().__init__(name, total)
+        self.progress, self.limit = progress, limit
 
     def done_now(self) -> int:
         return self.progress.answered
 
     def parts(self) -> list[str]:
-        progress, rate = self.progress, self._rate()
-        waiting = progress.waiting_until - time.monotonic()
-        parts = [
+        progress, waiting = self.progress, self.progress.waiting_until - time.monotonic()
+        rate = self.rate(progress.answered - progress.replayed - progress.cached)
+        return [
             f"{progress.answered:,}/{self.total:,}",
             f"{progress.unparseable:,} unparseable",
             f"{progress.replayed:,} from the journal",
@@ -286,23 +301,8 @@ class Bar(Line):
             f"{rate:,.1f}/s" * bool(rate),
             f"{progress.retries:,} tried again" * bool(progress.retries),
             "" if progress.cost is None else f"cost {progress.cost:,.4f}",
+            f"{progress.waiting_for}, waiting {waiting:,.0f} s" if waiting > 0 else self.left(rate),
         ]
-        if waiting > 0:
-            parts.append(f"{progress.waiting_for}, waiting {waiting:,.0f} s")
-        elif rate and progress.answered < self.total:
-            parts.append(_left((self.total - progress.answered) / rate))
-        return [*filter(None, parts)]
-
-    def _rate(self) -> float:
-        """Answers a second over the last minute, 0 before the first; those that were known count for nothing."""
-        now, progress = time.monotonic(), self.progress
-        done = progress.answered - progress.replayed - progress.cached
-        while len(self.asked) > 1 and now - self.asked[1][0] > RATE_SECONDS:
-            self.asked.popleft()
-        (before, earlier), newest = self.asked[0], self.asked[-1][0]
-        if now - newest >= 1:
-            self.asked.append((now, done))
-        return (done - earlier) / (now - before) if now > before else 0.0
 
 
 @contextmanager
@@ -336,22 +336,18 @@ class Count(Line):
     """
 
     def __init__(self, name: str, total: int, unit: str, done: Callable[[], int]) -> None:
-        self.name, self.total, self.unit, self.done = name, total, unit, done
-        self.words = ""
-        self._first: tuple[float, int] | None = None
+        super().__init__(name, total)
+        self.unit, self.done, self.words = unit, done, ""
 
     def done_now(self) -> int:
         return self.done()
 
     def parts(self) -> list[str]:
-        done, now = self.done(), time.monotonic()
-        parts = [f"{done:,}/{self.total:,} {self.unit}"]
-        if self._first is None and done:
-            self._first = now, done
-        if self._first is not None and done > self._first[1]:
-            rate = (done - self._first[1]) / (now - self._first[0])
-            parts += [f"{rate:,.1f}/s", _left((self.total - done) / rate)]
-        return [*parts, *filter(None, [self.words])]
+        done = self.done()
+        rate = self.rate(done) if done else 0.0
+        return [
+            f"{done:,}/{self.total:,} {self.unit}", f"{rate:,.1f}/s" * bool(rate), self.left(rate), self.words
+        ]  # fmt: skip
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -304,13 +303,14 @@ class Transfer(terminal.Line):
     """The bytes of a fetch, one step after another."""
 
     def __init__(self) -> None:
-        self.name, self.total, self.first, self.bytes = "", 0, 0, 0
-        self.started = time.monotonic()
+        super().__init__("", 0)
+        self.bytes = 0
 
     def step(self, name: str, total: int | None, done: int = 0) -> None:
         self.over()
-        self.name, self.total, self.first, self.bytes = name, total or 0, done, done
-        self.started = time.monotonic()
+        self.name, self.total, self.bytes = name, total or 0, done
+        self.looks.clear()
+        self.rate(done)
 
     def advance(self, count: int) -> None:
         self.bytes += count
@@ -323,9 +323,6 @@ class Transfer(terminal.Line):
         return self.bytes
 
     def parts(self) -> list[str]:
-        rate = (self.bytes - self.first) / max(time.monotonic() - self.started, 1e-9)
+        rate = self.rate(self.bytes)
         of_total = f"/{self.total / 1e6:,.1f}" if self.total else ""
-        parts = [f"{self.bytes / 1e6:,.1f}{of_total} MB", f"{rate / 1e6:,.1f} MB/s"]
-        if rate and self.total > self.bytes:
-            parts.append(f"{(self.total - self.bytes) / rate:,.0f} s left")
-        return parts
+        return [f"{self.bytes / 1e6:,.1f}{of_total} MB", f"{rate / 1e6:,.1f} MB/s", self.left(rate)]

@@ -91,7 +91,7 @@ class WithFlags:
         least = max(_rank(ctx, "preset"), 1) if bundled else 1
         ranks = {item.name: _rank(ctx, item.name) for item in kind.given()}
         flags = {name for name, rank in ranks.items() if rank == FLAG}
-        giving_way = kind.giving_way(flags, parameters.get("runs", ()), values["output"]) - flags
+        giving_way = kind.giving_way(flags, parameters.get("runs", ()), values.get("output")) - flags
         chosen = {
             name: values[name]
             for name, rank in ranks.items()
@@ -253,19 +253,9 @@ def _prompts() -> list[str]:
 
 
 def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Run folders below --runs-dir, by name; else by path."""
+    """Folders below --runs-dir; others the shell completes itself."""
     below = Path(ctx.params.get("runs_dir") or "runs")
-    names = [Path(path).name for path in _run_folders(f"{below}/")]
-    return [name for name in names if name.startswith(incomplete)] or [*_run_folders(incomplete)]
-
-
-def _run_folders(beginning: str) -> Iterator[str]:
-    """Paths that begin so, of folders with a file that every run has, or every study, or other results."""
-    parent, slash, start = beginning.rpartition("/")
-    for path in sorted(Path(parent or slash or ".").glob("*")):
-        marks = (path / f"{mark}.json" for mark in ("manifest", "study", "results"))
-        if path.name.startswith(start) and any(mark.is_file() for mark in marks):
-            yield f"{parent}{slash}{path.name}"
+    return sorted(path.name for path in below.glob("*/") if path.name.startswith(incomplete))
 
 
 OFFERED: Mapping[str, Callable[..., list[str]]] = {

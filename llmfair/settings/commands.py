@@ -359,21 +359,16 @@ class CalibrationSettings(AuditSettings):
         return super().idle() | OF_RUNS
 
     @classmethod
-    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
-        return frozenset({"output", "junit"})  # of audits that ask somebody
+    def absent(cls) -> frozenset[str]:
+        return super().absent() | {
+            "output",
+            "junit",
+            "sequential",
+        }  # whole audits are simulated, and no file written
 
     def simulations(self) -> int:
         """How many audits are simulated."""
         return len(injected_of(self.injected)) * self.runs
-
-    def check(self) -> None:
-        super().check()
-        flags = {"output": self.output, "junit": self.junit, "sequential": getattr(self, "sequential", False)}
-        for flag in filter(flags.get, flags):
-            raise UsageError(
-                f"calibrate simulates whole audits and writes no files, so it takes no --{flag}.",
-                "leave it out; --json > FILE keeps the figures",
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -159,7 +159,7 @@ def test_fail_on_names_the_verdicts_that_an_audit_has(kind: Kind) -> None:
         ("plan listwise", ("--report", "--open", "--fresh", "--dry-run", "--junit", "--label")),
         (
             "calibrate pairwise",
-            ("--ci", "--permutations", "--report", "--open", "--fresh", "--dry-run", "--junit", "--label"),
+            ("--ci", "--permutations", "--report", "--open", "--fresh", "--dry-run", "--label"),
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -24,7 +25,7 @@ from llmfair.report.figures import COST, value_of
 from llmfair.report.groups import Group
 from llmfair.report.phrases import FEWEST_QUERIES, conclusion_text, percent
 from llmfair.report.plots.base import Plot, palette
-from llmfair.report.plots.ratios import Line, Value, curves, scattered
+from llmfair.report.plots.ratios import Line, Value, curves
 from llmfair.report.section import Section
 from llmfair.report.table import Table
 from llmfair.report.verdict import (
@@ -46,7 +47,6 @@ from llmfair.results import (
     Figure,
     RunVerdict,
     absent_row,
-    query_figures,
 )
 from llmfair.stats.betting import fewest_queries
 from llmfair.stats.significance import holm
@@ -330,10 +330,9 @@ FIGURES: Mapping[tuple[str, str], tuple[str, str, str]] = {
 """The name, the title and the beginning of the sentence of a figure, by what it shows."""
 
 
-def rag_plots(results: RagResults, folder: Path) -> Iterator[Plot]:
+def rag_plots(results: RagResults) -> Iterator[Plot]:
     """Every figure of one run; the cost first."""
     yield from curve_plots(results.tradeoff)
-    yield from _disparities(results, folder)
     yield from _slots(results)
 
 
@@ -370,42 +369,16 @@ def _points(figures: Iterable[tuple[float, Figure | None]]) -> list[tuple[float,
     return [(at, value) for at, figure in figures if (value := value_of(figure)) is not None]
 
 
-def _alphas(results: RagResults) -> dict[str, dict[float, str]]:
-    """The conditions that draw from a retriever's scores, by retriever and alpha."""
-    conditions: dict[str, dict[float, str]] = {name: {} for name in results.tradeoff}
-    for condition, of in (results.design.factors or {}).items():
-        if condition != GOLD and not isinstance(of["alpha"], str):
-            conditions.setdefault(of["retriever"], {})[of["alpha"]] = condition
-    return conditions
-
-
-def _disparities(results: RagResults, folder: Path) -> Iterator[Plot]:
-    """A point a query, as in Figure 3 of the paper."""
-    measure = next((of.disparity for of in results.intervals.values()), None)
-    values: dict[str, list[float]] = {}
-    for row in query_figures(folder):
-        if row.measure == measure and row.value is not None and not row.reason:
-            values.setdefault(row.condition, []).append(row.value)
-    conditions = _alphas(results)
-    alphas = sorted({alpha for of in conditions.values() for alpha, name in of.items() if name in values})
-    scattering = {
-        retriever: {f"{alpha:g}": values.get(of.get(alpha, ""), []) for alpha in alphas}
-        for retriever, of in conditions.items()
-        if any(name in values for name in of.values())
-    }
-    if scattering and measure:
-        sentence = f"{measure} of every query by alpha: 0 where all its items are shown alike, 1 where always the same."
-        looks, axes = palette([*results.tradeoff]), ("alpha", measure)
-        yield scattered(scattering, looks, axes, "Disparity by alpha", sentence, "disparity")
-
-
 def _slots(results: RagResults) -> Iterator[Plot]:
     """Credit by slot under the smallest alpha, where all slots hold much the same items."""
     rows = {
         (row.condition, row.group): row for row in results.of_all() if _name(row.measure) == "AttributionAt"
     }
     looks, slots = palette([*results.tradeoff]), list(range(1, results.design.k + 1))
-    smallest = {retriever: min(of.items()) for retriever, of in _alphas(results).items() if of}
+    smallest: dict[str, tuple[float, str]] = {}
+    for condition, of in (results.design.factors or {}).items():
+        if condition != GOLD and not isinstance(alpha := of["alpha"], str):
+            smallest[of["retriever"]] = min(smallest.get(of["retriever"], (inf, "")), (alpha, condition))
     points = {
         retriever: _points((slot, rows.get((condition, str(slot)))) for slot in slots)
         for retriever, (_, condition) in smallest.items()
@@ -430,7 +403,7 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
     return Section(
         table=rag_table(results),
         more=[*tradeoff_tables(costs)],
-        plots=list(rag_plots(results, folder)),
+        plots=list(rag_plots(results)),
         words=METHOD,
         facts=[
             ("shown", f"{design.k} items, {design.samples} lists a query and setting"),
