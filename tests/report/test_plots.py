@@ -22,13 +22,11 @@ from llmfair.report.plots.base import (
     ticks,
 )
 from llmfair.report.plots.ratios import (
-    MOST,
     Line,
     Value,
     curves,
     rank_boxes,
     ratios,
-    scattered,
     stacked_answers,
     utility_and_ratio,
 )
@@ -53,7 +51,6 @@ PLOTS = [
         ("EE-D", "EU"), "What fairer lists cost", "Utility by disparity.", "cost", [0, 0.5, 1], diagonal=True,
     ),
     curves([Line("bm25", LOOKS["neutral"], [(1, Value(0.5, 0.4, 0.6))])], ("slot", "share"), "Slots", "By slot.", "slots", [1]),
-    scattered({a: {"1": [0.1, 0.2], "8": [0.9]} for a in ARMS}, LOOKS, ("alpha", "EE-D"), "Disparity", "By alpha.", "points"),
 ]  # fmt: skip
 NAMES = [f"{place}-{plot.name}" for place, plot in enumerate(PLOTS)]
 
@@ -160,14 +157,3 @@ def test_legends_stay_within_the_figure(long: int) -> None:
         for x, label in re.findall(r'<text [^>]*?x="([\d.]+)"[^>]*>(\d[^<]*n)<', text)
     ]
     assert len(ends) == 8 and max(ends) <= WIDTH
-
-
-def test_very_many_points_are_thinned_and_that_is_said() -> None:
-    def points(n: int) -> Plot:
-        values = {"bm25": {"1": [i / n for i in range(n)]}}
-        return scattered(values, palette(["bm25"]), ("alpha", "EE-D"), "Disparity", "By alpha.", "points")
-
-    few, many = points(MOST), points(50 * MOST)
-    assert "evenly spaced" in many.sentence and "evenly spaced" not in few.sentence
-    assert inline_svg(many).count("<use") == inline_svg(few).count("<use")
-    assert "bm25, alpha 1: median 0.50" in inline_svg(many)
