@@ -269,24 +269,14 @@ def _size(count: int) -> str:
 def _record_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a collection holds, as its record counts it."""
     topics, groups, pages = record["topics"], record["metadata"], record["pages"]
-    numbers = groups.get("pages_with_numbers", {})
-    repeats = (
-        f"{topics['duplicate_rows']:,} judgements, {groups['duplicate_lines']:,} metadata lines, "
-        f"{pages['duplicate_lines']:,} articles"
-    )
     rows = [
         ("topics", f"{topics['queries']:,}"),
         ("relevant pages", f"{topics['relevance_rows']:,} in all, {topics['pages']:,} different"),
         ("without metadata", f"{groups['pages_without_metadata']:,} (their groups are unknown)"),
-        ("with numbers", ", ".join(f"{name} {count:,}" for name, count in numbers.items()) or "none"),
         ("without title", f"{pages['pages_without_title']:,} (never drawn)"),
-        ("repeats dropped", repeats),
     ]
     if index := pages.get("index"):
-        of = "{documents:,} pages ({scope}), {analyzer} terms, {engine}".format_map(index)
-        rows.append(("index", of))
-    if unknown := groups["unrecognised_labels"]:
-        rows.append(("labels of no known place", ", ".join(unknown)))
+        rows.append(("index", "{documents:,} pages ({scope}), {analyzer} terms, {engine}".format_map(index)))
     return rows
 
 

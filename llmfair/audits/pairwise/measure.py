@@ -318,9 +318,7 @@ class PairMeasurements:
 
 
 def measure_verdicts(
-    measures: Sequence[Measure],
-    by_stratum: Mapping[str, Sequence[PairVerdict]],
-    asked: HowAsked,
+    measures: Sequence[Measure], by_stratum: Mapping[str, Sequence[PairVerdict]], asked: HowAsked
 ) -> PairMeasurements:
     """All figures of a pairwise audit, from its verdicts alone."""
     judged = {stratum: judged_of(of_it, asked.repeats, asked.forced) for stratum, of_it in by_stratum.items()}

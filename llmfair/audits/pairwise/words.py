@@ -23,19 +23,9 @@ from llmfair.metrics.names import in_words
 from llmfair.nouns import PairOutcome, PairVerdict
 from llmfair.report import groups, phrases, plan
 from llmfair.report.figures import headline_plots, ratio_of
-from llmfair.report.groups import (
-    Furthest,
-    FurthestQuery,
-    Values,
-)
-from llmfair.report.phrases import (
-    few_queries,
-    percent,
-)
-from llmfair.report.plan import (
-    Record,
-    spread,
-)
+from llmfair.report.groups import Furthest, FurthestQuery, Values
+from llmfair.report.phrases import few_queries, percent
+from llmfair.report.plan import Record, spread
 from llmfair.report.plots.ratios import stacked_answers
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table
@@ -314,18 +304,13 @@ def compared_notes(runs: Sequence[ComparisonRun]) -> Iterator[str]:
 # A planned pairwise audit: what it takes and what it can find.
 
 
+FINDS = "what it can find, and its cost: llmfair plan pairwise, with the same flags"
 NOTHING = {
     "sequential": "--sequential asks until each stratum is settled, so what it finds is not planned; leave it out to "
     "see what a fixed number of pairs finds",
     "no_pairs": "no pairs: nothing can be found",
     "too_few_queries": f"no interval, which needs {FEWEST_QUERIES} queries",
 }
-
-
-def plan_pairs_text(planned: Mapping[str, Any]) -> str:
-    """What a dry run says."""
-    finds = "what it can find, and its cost: llmfair plan pairwise, with the same flags"
-    return plan.told(*_planned(planned, [finds]))
 
 
 def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
@@ -336,14 +321,10 @@ def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
     def ends(text: Callable[[Prospect], str]) -> Callable[[str], str]:
         return lambda stratum: spread(map(text, findable[stratum].prospects))
 
-    def a_query(stratum: str) -> str:
-        pairs = f"{findable[stratum].pairs:,.1f}".removesuffix(".0")
-        return pairs * bool(findable[stratum].prospects)
-
     columns: list[Column[str]] = [
         ("pairs", str),
         ("queries", lambda stratum: findable[stratum].queries),
-        ("pairs a query", a_query),
+        ("pairs a query", lambda stratum: f"{findable[stratum].pairs:,.1f}".removesuffix(".0")),
         (f"disparity at {odds:g}", ends(lambda each: plan.share(each.disparity))),
         ("queries for disparity", ends(lambda each: _queries(each.queries_for_disparity))),
         ("parity at 1", ends(lambda each: plan.share(each.parity))),
@@ -532,7 +513,7 @@ WORDS = Wording(
     method=METHOD,
     before=before_text,
     plan_table=plan_pairs_table,
-    plan_text=plan_pairs_text,
+    plan_text=lambda planned: plan.told(*_planned(planned, [FINDS])),
     calibration_table=calibrate_pairs_table,
     verdict=pair_verdict,
     table=pairwise_table,

@@ -224,7 +224,7 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
     labels = None if qrels.is_file() and not qrels.stat().st_size else read_qrels(qrels, AGAIN)
     retrievers = {of.factors["retriever"] for of in conditions} - {GOLD}
     scores = dict[str, dict[str, dict[str, float]]]()
-    outputs, most = dict[str, dict[Shown, ListSample]](), GREATEST[design.utility]
+    outputs = dict[str, dict[Shown, ListSample]]()
 
     def read_score(row: dict[str, str]) -> None:
         of = scores.setdefault(row["query_id"], {}).setdefault(row["retriever"], {})
@@ -237,11 +237,8 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
             None if items == NOBODY else frozenset(items.split())
             for items in (row["credited"], row.get(SUPPORTED, NOBODY))
         )
-        if not 0 <= worth <= most:
-            raise ValueError(f"utility {worth:g} is not from 0 to {most:g}")
-        outputs.setdefault(row["query_id"], {})[doc_ids] = ListSample(
-            doc_ids, 1, row["output"], worth, *credit
-        )
+        of = outputs.setdefault(row["query_id"], {})
+        of[doc_ids] = ListSample(doc_ids, 1, row["output"], worth, *credit)
 
     read_csv(run.path / SCORES, "a score", read_score)
     read_csv(run.path / OUTPUTS, "an output", read_output)
@@ -690,11 +687,6 @@ def other_labels(base: ComparedRun, other: ComparedRun) -> bool:
     return len({path.is_file() and files.sha256(path) for path in paths}) > 1
 
 
-def described_labels(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
-    """How many queries of a run have useful items enough, and whether these are other items than the base's."""
-    return {"kept": run.results.collection.kept, "other_labels": other_labels(base, run)}
-
-
 MEASURING = Measuring(
     reads=Retrieved,
     agree={
@@ -711,5 +703,8 @@ MEASURING = Measuring(
     score=score_rag,
     score_log=score_log,
     changes=rag_changes,
-    described=described_labels,
+    described=lambda run, base: {
+        "kept": run.results.collection.kept,
+        "other_labels": other_labels(base, run),
+    },
 )

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from llmfair.asking.journal import completion_of
 from llmfair.audits.documents import ComparisonRun
-from llmfair.audits.rag.design import CHANGE, DETERMINISTIC, DISPARITY, GOLD, SPREAD, queries_for
+from llmfair.audits.rag.design import CHANGE, DETERMINISTIC, DISPARITY, GOLD, queries_for
 from llmfair.audits.rag.measure import OF_SLOTS
 from llmfair.audits.rag.results import Curve, Intervals, RagFinding, RagResults
 from llmfair.io.text import count, p_text
@@ -40,15 +40,7 @@ from llmfair.report.verdict import (
     cases_of,
 )
 from llmfair.report.words import Wording, before_text, table_of
-from llmfair.results import (
-    Conclusions,
-    Declared,
-    Exhibits,
-    Figure,
-    RunVerdict,
-    absent_row,
-)
-from llmfair.stats.betting import fewest_queries
+from llmfair.results import Conclusions, Declared, Exhibits, Figure, RunVerdict, absent_row
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, STARRED
 
@@ -116,8 +108,6 @@ def notes(results: RagResults) -> Iterator[str]:
             + f"; {dropped} more dropped with fewer than 2 useful items"
             * bool(dropped)
         )
-    elif dropped:
-        yield f"no query has 2 useful items: all {dropped} are dropped"
     yield (
         f"the generator reads {count(design.k, 'item')} of {count(design.samples, 'list')} drawn a query; EE-D is 1 "
         "where a query always shows the same items, and 0 where it shows all alike"
@@ -146,11 +136,10 @@ def notes(results: RagResults) -> Iterator[str]:
 Named = dict[str, str]
 """What a row is of, by the head of its column: a retriever; of several runs the generator, too."""
 Costs = Sequence[tuple[Named, Intervals, Sequence[Curve]]]
-NONE = "–"
 
 
 def number_text(value: float | None, form: str = ".4f") -> str:
-    return NONE if value is None else format(value, form)
+    return "–" if value is None else format(value, form)
 
 
 def tradeoff_tables(costs: Costs) -> Iterator[Table]:
@@ -295,7 +284,7 @@ def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> R
 
 def next_step(case: Case, finding: RagFinding) -> str:
     """How to hold a build to it, or what would settle it."""
-    conclusions, margin, worst = case.facts, finding.margin, finding.worst_loss
+    conclusions, margin = case.facts, finding.margin
     if not conclusions.complete:
         return by_way(conclusions, UNFINISHED, "unfinished")
     if finding.conclusion == Conclusion.WITHIN:
@@ -304,12 +293,7 @@ def next_step(case: Case, finding: RagFinding) -> str:
         return f"hold a build to it: {again} --require {gate} --require-interval"
     closer = "larger --alpha cost less utility"
     if finding.conclusion == Conclusion.INCONCLUSIVE:
-        enough = fewest_queries(margin, worst, 1 - conclusions.level, SPREAD * worst)
-        n = 0 if case.figure is None else case.figure.n or 0
-        more = queries_for(margin, worst, conclusions.level)
-        if enough is not None and n >= enough:
-            more = "more queries rule smaller losses out"
-        closer = f"{more}; {closer}"
+        closer = f"{queries_for(margin, finding.worst_loss, conclusions.level)}; {closer}"
     return by_way(conclusions, closer, "alpha")
 
 
@@ -328,12 +312,6 @@ FIGURES: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("EE-D/k'", "EAE-D"): ("credited-disparity", "Credit beside exposure", "How unequally credit is spread"),
 }  # fmt: skip
 """The name, the title and the beginning of the sentence of a figure, by what it shows."""
-
-
-def rag_plots(results: RagResults) -> Iterator[Plot]:
-    """Every figure of one run; the cost first."""
-    yield from curve_plots(results.tradeoff)
-    yield from _slots(results)
 
 
 def curve_plots(of_names: Curves, ending: str = "") -> Iterator[Plot]:
@@ -403,7 +381,7 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
     return Section(
         table=rag_table(results),
         more=[*tradeoff_tables(costs)],
-        plots=list(rag_plots(results)),
+        plots=[*curve_plots(results.tradeoff), *_slots(results)],
         words=METHOD,
         facts=[
             ("shown", f"{design.k} items, {design.samples} lists a query and setting"),
