@@ -52,8 +52,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     runs = [(single, subject) for single in settings.each() for subject in subjects(single)]
     several = len(runs) > 1
     if settings.output is not None and several:
-        hint = "use --runs-dir" if settings.adapter is None else "use --runs-dir, or add --adapter-only"
-        raise UsageError("--output names one folder, but several runs are asked for.", hint)
+        raise UsageError("--output names one folder, but several runs are asked for.", "use --runs-dir")
     if settings.dry_run:
         planned = plan(kind, settings)
         if style == "json":
@@ -197,13 +196,11 @@ def _audit(
     return {**plain(results), **(terminal.failure(error) if error is not None else {})}, error, run
 
 
-def answers_of(folder: Path, progress: Progress, calls: int, **_: Any) -> str:
-    """How many answers of those planned a run has on disk, as it is told everywhere; and what else may be fewer."""
+def answers_of(folder: Path, calls: int, **_: Any) -> str:
+    """How many answers of those planned a run has on disk, as it is told everywhere."""
     from llmfair.rundir import RunDir
 
-    answers = RunDir(folder).answers()
-    again = " (a question that comes again is asked once)" if progress.answered > answers else ""
-    return f"{answers:,} of {calls:,} answers{again}"
+    return f"{RunDir(folder).answers():,} of {calls:,} answers"
 
 
 def say_cost(folder: Path, progress: Progress, spender: str) -> None:

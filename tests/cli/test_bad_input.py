@@ -63,7 +63,6 @@ LINES: list[tuple[str, str]] = [
     ("study windows -m bm25", "takes a model that ranks, by one strategy that has windows"),
     ("study windows -m fake:nope", "no simulated model 'fake:nope'"),
     ("plan listwise --price-in 1", "--price-in and --price-out go together."),
-    ("plan pairwise --pilot run --icc 0.1", "--pilot says what --icc says."),
     ("calibrate listwise --initial given --orders 1", "calibrate draws random initial orders, but --initial is given."),
     ("calibrate listwise --junit x", "No such option: --junit"),
     ("plan pairwise --power 0.08 --level 0.9", "--power 0.08 is no more than the chance of a false positive at --level 0.9."),

@@ -128,7 +128,7 @@ def test_what_is_stopped_has_as_many_answers_as_lists_say() -> None:
         most = len(server.requests) - 1
         stopped = llmfair(*asked, "--max-calls", f"{most}")
         assert most < 29
-        assert f"Stopped at {most} of 30 answers (a question that comes again is asked once)." in stopped.err
+        assert f"Stopped at {most} of 30 answers." in stopped.err
         assert llmfair("runs", "list", "--json").json["runs"][0]["answers"] == most
         assert f"{most} answers are on disk already" in llmfair(*asked).err
 

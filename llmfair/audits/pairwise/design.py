@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -177,7 +177,7 @@ class PairwiseDesign(Design[PairVerdict]):
             **super().identity(),
             "conditions": list(self.strata),
             "pairs": self.settings.max_pairs if self.settings.sequential else self.settings.pairs,
-            **({"grades": "match"} if self.settings.grades == "match" and self._graded else {}),
+            **({"grades": "match"} if self.settings.grades == "match" and self._grades else {}),
         }
 
     def facts(self) -> PairwiseFacts:
@@ -186,7 +186,7 @@ class PairwiseDesign(Design[PairVerdict]):
         if settings.label_error is not None:
             odds = odds_with(settings.label_error, self._judged, None)
             odds = {stratum: odds[stratum] for stratum in self.strata if stratum in odds}
-        how = (
+        how = [
             "form",
             "answers",
             "noise_share",
@@ -196,7 +196,7 @@ class PairwiseDesign(Design[PairVerdict]):
             "label_error",
             "seed",
             "pairs",
-        )
+        ]
         return PairwiseFacts(
             **{name: getattr(settings, name) for name in how},
             preset=settings.preset_name(),
@@ -218,37 +218,44 @@ class PairwiseDesign(Design[PairVerdict]):
                 stratum: sorted(query_id for query_id, probes in by_query.items() if not probes)
                 for stratum, by_query in self.pairs.items()
             },
-            grades={stratum: self._grades(stratum) for stratum in self._graded} or None,
+            grades=self._grades or None,
             drawn=drawn_of(self.dataset, settings),
             calls=self.calls,
         )
 
     @cached_property
-    def _graded(self) -> Sequence[PairStratum]:
-        """Those relevance strata of which the items of some query have several grades."""
-        return [
-            stratum
-            for stratum in self.strata
-            if any(
-                len(pair_grades(self.dataset.candidates(query), self.attribute, stratum)) > 1
-                for query in self.queries
-            )
-        ]
-
-    @cached_property
     def _judged(self) -> dict[str, tuple[int, int]]:
         return judged_of(map(self.dataset.candidates, self.queries), self.attribute)
 
-    def _grades(self, stratum: PairStratum) -> PairGrades:
-        differences: dict[str, list[int]] = {}
-        probes = self.in_rounds(stratum) if self.settings.sequential else chain(*self.pairs[stratum].values())
-        for probe in probes:
-            if not probe.draw:
-                relevance = probe.candidates.relevance
-                ours, theirs = (relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids)
-                differences.setdefault(probe.candidates.query.query_id, []).append(ours - theirs)
-        difference = fmean(map(fmean, differences.values())) if differences else None
-        return PairGrades(self.settings.grades == "match", difference)
+    @cached_property
+    def _grades(self) -> dict[str, PairGrades]:
+        """Of those relevance strata of which the items of some query have several grades."""
+        grades = dict[str, PairGrades]()
+        for stratum in self.strata:
+            lists = map(self.dataset.candidates, self.queries)
+            if all(len(pair_grades(listed, self.attribute, stratum)) < 2 for listed in lists):
+                continue
+            differences = list[float]()
+            for probes in self.by_query(stratum):
+                relevance = [
+                    [probe.candidates.relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids]
+                    for probe in probes
+                    if not probe.draw
+                ]
+                if relevance:
+                    differences.append(fmean(ours - theirs for ours, theirs in relevance))
+            mean = fmean(differences) if differences else None
+            grades[stratum] = PairGrades(self.settings.grades == "match", mean)
+        return grades
+
+    def by_query(self, stratum: PairStratum) -> Iterable[Collection[Probe] | PairProbes]:
+        """The probes of each query that has some; under --sequential at most."""
+        if not self.settings.sequential:
+            return self.pairs[stratum].values()
+        scheduled: dict[str, list[Probe]] = {}
+        for probe in self.in_rounds(stratum):
+            scheduled.setdefault(probe.candidates.query.query_id, []).append(probe)
+        return scheduled.values()
 
     # What it costs and can find, and what the answers come to
 
@@ -264,15 +271,7 @@ class PairwiseDesign(Design[PairVerdict]):
 
     def tokens(self) -> tuple[int, int]:
         # probes of one query and stratum have equal prompts but for the items
-        groups: list[Collection[Probe] | PairProbes] = []
-        for stratum, by_query in self.pairs.items():
-            if not self.settings.sequential:
-                groups += by_query.values()
-                continue
-            scheduled: dict[str, list[Probe]] = {}
-            for probe in self.in_rounds(stratum):
-                scheduled.setdefault(probe.candidates.query.query_id, []).append(probe)
-            groups += scheduled.values()
+        groups = [*chain.from_iterable(map(self.by_query, self.strata))]
         prompts = 0.0
         for probes in groups:
             chats = [chat for probe in islice(probes, RENDERED) for chat in self.ranker.chats(probe)]
@@ -300,16 +299,11 @@ class PairwiseDesign(Design[PairVerdict]):
         return outcome_of(self, run, verdicts, failures, stopped)
 
 
-def _pairs(by_query: Mapping[str, PairProbes]) -> list[int]:
-    """How many pairs each query has that has any."""
-    return [len(probes.pairs) for probes in by_query.values() if probes]
-
-
 def findable_of(
     design: PairwiseDesign, stratum: PairStratum, settings: PlanPairwiseSettings
 ) -> PairwiseFindable:
     """How audits of one relevance stratum end. Raises UsageError for a power or a pilot that cannot be."""
-    counts = _pairs(design.pairs[stratum])
+    counts = [len(probes.pairs) for probes in design.pairs[stratum].values() if probes]
     check_power(settings.power, settings.level)
     items = Counter(
         probes.candidates.doc_ids[place]

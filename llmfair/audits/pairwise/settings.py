@@ -162,13 +162,6 @@ class PlanPairwiseSettings(PlanningSettings, PairwiseSettings):
     )  # fmt: skip
     icc: float = STATISTICS(0.05, "Expected intraclass correlation of a query's pairs.", least=0, most=1)
 
-    def check(self) -> None:
-        super().check()
-        answers = [item for item in fields(self) if item.name in ("first_slot", "consistent", "icc")]
-        for item in answers if self.pilot else ():
-            if getattr(self, item.name) != default_of(item):
-                raise UsageError(f"--pilot says what --{item.name.replace('_', '-')} says.", "leave one out")
-
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratePairwiseSettings(CalibrationSettings, PairwiseSettings):

@@ -255,10 +255,7 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
         grades = unlabelled if labels is None else labels.get(query_id, unlabelled)
         items = [grades.keys(), *(by_item.keys() for by_item in by_retriever.values())]
         if by_retriever.keys() != retrievers or any(names != {*doc_ids} for names in items):
-            raise UsageError(
-                f"{run.path}: query '{query_id}' has other items in {QRELS} than in {SCORES}, or lacks scores.",
-                AGAIN,
-            )
+            continue  # one that the files contradict each other on counts as lost
         useful = frozenset(doc_id for doc_id, (grade, _) in grades.items() if grade >= 1)
         if labels is None or len(useful) >= FEWEST_USEFUL:
             scored = {name: np.array([of[doc_id] for doc_id in doc_ids]) for name, of in by_retriever.items()}

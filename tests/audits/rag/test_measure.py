@@ -68,11 +68,10 @@ def test_scores_belong_to_items_by_their_ids(made: Callable[[], Path]) -> None:
 @pytest.mark.parametrize(
     ("file", "change", "says"),
     [
-        ("scores.csv", lambda lines: lines[:-5], "query 'recipes' has other items in qrels.txt than in scores.csv"),
+        ("scores.csv", lambda lines: lines[:-5], "1 of the run's 2 queries under bm25"),
         ("scores.csv", lambda lines: [line for line in lines if ",films," not in line], "of the run's 2 queries under bm25"),
-        ("qrels.txt", lambda lines: lines[1:], "query 'films' has other items in qrels.txt than in scores.csv"),
+        ("qrels.txt", lambda lines: lines[1:], "1 of the run's 2 queries under bm25"),
         ("outputs.csv", lambda lines: lines[:-2], "1 of the run's 2 queries under bm25"),
-        ("outputs.csv", lambda lines: [*lines[:-1], lines[-1].replace(",stop,0.0", ",stop,7.5").replace(",stop,1.0", ",stop,7.5")], "utility 7.5 is not from 0 to 1"),
     ],
 )  # fmt: skip
 def test_lines_that_are_lost_or_contradict_others_are_named(
