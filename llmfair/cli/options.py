@@ -450,21 +450,20 @@ def read_config(
 def _settings(
     path: Path, prefix: str, table: Mapping[str, Any], hints: Mapping[str, Any]
 ) -> dict[str, FileValue]:
-    """A table's settings, each one that there is."""
+    """A table's settings. Raises UsageError for a key that is none."""
+    settings = {}
     for key, value in table.items():
-        if key in hints and not isinstance(value, dict):
-            continue
         where = f"{path}: {prefix}{key}"
-        if secrets.is_secret(key):
+        if key in hints and not isinstance(value, dict):
+            settings[key] = FileValue(_from(path.parent, key, value, hints[key]), where)
+        elif secrets.is_secret(key):
             raise UsageError(f"{where} looks like a secret.", "set it in the environment: OPENAI_API_KEY")
-        raise UsageError(
-            f"{where} is not a setting.{did_you_mean(key, hints)}",
-            "settings are flags with underscores; llmfair COMMAND --help-all lists them",
-        )
-    return {
-        key: FileValue(_from(path.parent, key, value, hints[key]), f"{path}: {prefix}{key}")
-        for key, value in table.items()
-    }
+        else:
+            raise UsageError(
+                f"{where} is not a setting.{did_you_mean(key, hints)}",
+                "settings are flags with underscores; llmfair COMMAND --help-all lists them",
+            )
+    return settings
 
 
 def _from(folder: Path, key: str, value: Any, hint: Any) -> Any:

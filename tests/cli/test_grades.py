@@ -58,9 +58,7 @@ def test_queries_without_two_items_of_a_grade_are_counted() -> None:
     write_folder(Path("apart"), lists)
     pairs = ("pairwise", "-d", "apart", "--conditions", "relevant")
     told = ran(*pairs).out
-    assert "2 queries without such pairs; --grades any asks pairs of unequal grade, too" in " ".join(
-        told.split()
-    )
+    assert "2 queries without such pairs" in " ".join(told.split())
     planned = ran("plan", *pairs, "--json").json
     assert planned["design"]["pairs_asked"] == {"relevant": 1}
     assert ran("plan", *pairs, "--grades", "any", "--json").json["design"]["pairs_asked"] == {"relevant": 3}

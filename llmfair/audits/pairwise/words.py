@@ -218,10 +218,8 @@ def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:
 def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
     """Queries without pairs of a stratum."""
     for stratum, queries in design.without_pairs.items():
-        matched = design.grades and stratum in design.grades and design.grades[stratum].matched
         if queries:
-            more = "; --grades any asks pairs of unequal grade, too" * bool(matched)
-            yield f"{stratum}: {count(len(queries), 'query', 'queries')} without such pairs{more}"
+            yield f"{stratum}: {count(len(queries), 'query', 'queries')} without such pairs"
 
 
 def before_text(planned: Mapping[str, Any]) -> str:

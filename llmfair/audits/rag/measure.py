@@ -477,10 +477,9 @@ def _apart(rows: Sequence[tuple[float, float, str]]) -> tuple[list[float], list[
 
 
 def _cell(cell: tradeoff.Cell) -> typed.IntervalCell:
-    names = ("interval", "observations", "queries", "difference", "starred", "p_student")
-    paired = None if cell.paired is None else _figure(cell.paired)
-    if paired is not None:
-        paired = structs.replace(paired, p=cell.p_paired, p_adjusted=cell.p_adjusted)
+    names, paired = ("interval", "observations", "queries", "difference", "starred", "p_student"), None
+    if cell.paired is not None:
+        paired = structs.replace(_figure(cell.paired), p=cell.p_paired, p_adjusted=cell.p_adjusted)
     return typed.IntervalCell(**{name: getattr(cell, name) for name in names}, paired=paired)
 
 
