@@ -250,8 +250,7 @@ OF_A_GROUP = sum(PARTS.values())
 class DrawnPairs:
     """The pairs of every part of the split; `train` by query and stratum, and in groups as they are trained on.
 
-    A group holds a pair twice where its query has too few. `dropped` counts the items of training queries that
-    `strict`, that is `--strict-items`, left out.
+    A group holds a pair twice where its query has too few.
     """
 
     split: Split
@@ -259,8 +258,6 @@ class DrawnPairs:
     groups: tuple[PairGroup, ...]
     validation: tuple[PairGroup, ...]
     test: tuple[PairGroup, ...]
-    dropped: int
-    strict: bool
 
     @property
     def parts(self) -> dict[str, list[TrainingPair]]:
@@ -282,9 +279,7 @@ class DrawnPairs:
         train, *others = self.parts.values()
         items, measured_items = _items(train), _items(chain(*others))
         pairs, measured = ({frozenset(pair.doc_ids) for pair in part} for part in (train, chain(*others)))
-        return Overlap(
-            len(items & measured_items), len(items), len(pairs & measured), self.dropped, self.strict
-        )
+        return Overlap(len(items & measured_items), len(items), len(pairs & measured))
 
 
 def draw(
@@ -306,22 +301,21 @@ def draw(
         return stratum_pairs(listed, attribute, stratum, most, settings.seed, text, settings.grades)
 
     def part_of(query_ids: Sequence[str]) -> tuple[PairGroup, ...]:
-        queries = (
-            chain(*(pairs_of(by_query[query_id], stratum, settings.pairs) for stratum in STRATA))
-            for query_id in query_ids
-        )
-        return tuple(chain(*(in_pieces([*pairs], size) for pairs in queries)))
+        groups = list[PairGroup]()
+        for query_id in query_ids:
+            strata = (pairs_of(by_query[query_id], stratum, settings.pairs) for stratum in STRATA)
+            groups += in_pieces([*chain(*strata)], size)
+        return tuple(groups)
 
     validation, test = part_of(split.validation), part_of(split.test)
     barred = _items(chain(*validation, *test)) if settings.strict_items else set()
     strata = STRATA[:2] if settings.anchor == "none" else STRATA
     whole = sum(PARTS[stratum] for stratum in strata)
-    drawn, dropped = dict[str, ByStratum](), 0
+    drawn = dict[str, ByStratum]()
     for query_id in split.train:
         listed = by_query[query_id]
-        left = tuple(document for document in listed.documents if document.doc_id not in barred)
-        dropped += len(listed.documents) - len(left)
-        listed = replace(listed, documents=left)
+        documents = tuple(document for document in listed.documents if document.doc_id not in barred)
+        listed = replace(listed, documents=documents)
         pairs = {
             stratum: pairs_of(listed, stratum, settings.pairs_per_query * PARTS[stratum] // whole)
             for stratum in strata
@@ -341,7 +335,7 @@ def draw(
         query_id: {stratum: [pair for pair in of if pair.pair_id in used] for stratum, of in pairs.items()}
         for query_id, pairs in drawn.items()
     }
-    made = DrawnPairs(split, train, tuple(groups), validation, test, dropped, settings.strict_items)
+    made = DrawnPairs(split, train, tuple(groups), validation, test)
     for part, counts in made.counts().items():
         for stratum in strata:
             if not counts[stratum].pairs:

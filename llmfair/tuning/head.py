@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -106,7 +106,7 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
 # padded on the right, without a mask, for causal attention never looks right; the logits are read at each prompt's
 # last token, by its length. `shared`: the tokens that all prompts of the group begin with run once, their keys and
 # values are repeated for every prompt, and only the rest runs per prompt; gradients are summed back through the
-# repetition. Both give the same gradients, which is tried out before a training begins.
+# repetition. Both give the same logits, which is tried out before a training begins.
 
 Layout = Literal["padded", "shared"]
 Batch = dict[str, Any]
@@ -115,8 +115,8 @@ Batch = dict[str, Any]
 
 FEWEST_SHARED = 16
 """Common tokens below which a second forward pass costs more than it saves."""
-GRADIENTS_DIFFER = {"float32": 1e-3, "bfloat16": 2e-2}
-"""The largest distance of two layouts' gradients, over the length of one."""
+LOGITS_DIFFER = {"float32": 1e-3, "bfloat16": 2e-2}
+"""The largest distance of two layouts' logits, over the length of one."""
 
 
 @dataclass(frozen=True)
@@ -182,15 +182,9 @@ def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
 
 
 def choose_layout(
-    model: LocalModel,
-    groups: Sequence[ExampleGroup],
-    asked: Literal["auto", "padded", "shared"],
-    loss: Callable[[Any, Batch], torch.Tensor],
+    model: LocalModel, groups: Sequence[ExampleGroup], asked: Literal["auto", "padded", "shared"]
 ) -> tuple[Layout, str]:
-    """The layout of a training, and why it is that one.
-
-    `loss(model, batch)` is what is trained: before `shared` is taken, the gradients of the first group are compared.
-    """
+    """The layout of a training, and why it is that one: before `shared` is taken, its logits are compared."""
     import torch
 
     if asked == "padded":
@@ -199,27 +193,23 @@ def choose_layout(
     length = common_prefix([*chain(*(example.prompts for example in group))])
     if length < FEWEST_SHARED:
         return "padded", f"a query's prompts share {length} tokens, too few to run them once"
-
-    def gradient(layout: Layout) -> torch.Tensor:
-        """All of it in one row. Without dropout, which draws anew each time."""
-        model.model.eval()
-        device = language_model(model.model).device
-        batch = {name: values.to(device) for name, values in Collator(layout)((group,)).items()}
-        trained = [weights for weights in model.model.parameters() if weights.requires_grad]
-        gradients = torch.autograd.grad(loss(model.model, batch), trained)
-        return torch.cat([part.flatten().double() for part in gradients])
-
+    model.model.eval()
+    device = language_model(model.model).device
+    batches = (Collator("padded")([group]), Collator("shared")([group]))
     try:
-        plain, shared = gradient("padded"), gradient("shared")
+        with torch.inference_mode():
+            plain, shared = (
+                answer_logits(model.model, {name: of.to(device) for name, of in batch.items()})
+                for batch in batches
+            )
     except torch.OutOfMemoryError:
         raise
-    except (AttributeError, TypeError, ValueError, NotImplementedError, RuntimeError) as error:
-        line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        return "padded", f"this model's cache cannot be shared ({line.rstrip('.')})"
+    except (AttributeError, TypeError, ValueError, RuntimeError) as error:
+        return "padded", f"this model's cache cannot be shared ({' '.join(str(error).split()).rstrip('.')})"
     apart = float((plain - shared).norm() / plain.norm().clamp(min=1e-30))
-    if not apart <= GRADIENTS_DIFFER[model.place.dtype]:
-        return "padded", f"with a shared beginning the gradient differs by {apart:.1e}: not taken"
-    return "shared", f"prompts of a query share {length} tokens; gradients differ by {apart:.1e}"
+    if not apart <= LOGITS_DIFFER[model.place.dtype]:
+        return "padded", f"with a shared beginning the logits differ by {apart:.1e}: not taken"
+    return "shared", f"prompts of a query share {length} tokens; logits differ by {apart:.1e}"
 
 
 @contextmanager

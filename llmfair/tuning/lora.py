@@ -228,15 +228,6 @@ def shared_out(things: Sequence[T], work: Callable[[Sequence[T]], Sequence[U]]) 
     return [parts[place % world()][place // world()] for place in range(len(things))]
 
 
-def require_equal(text: str, what: str) -> None:
-    """Raises LlmfairError unless every process has the same `text`."""
-    if len({*shared_out([text] * world(), list)}) > 1:
-        raise LlmfairError(
-            f"the processes do not agree on {what}.",
-            "start all of them with the same command, data and library versions",
-        )
-
-
 # transformers' Trainer for groups of pairs: its loss, its log, its validations, and its end.
 
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
@@ -410,10 +401,9 @@ def train(
         low, width = model.place.dtype != "float32", 0  # products in bfloat16 where the base is
         stack.enter_context(head.inputs_cast(inner, not low))
         with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), head.fits(model, *too_large):
-            asked = (
-                "padded" if settings.compile else settings.layout
-            )  # a cache makes every layer compile anew
-            layout, why = head.choose_layout(model, groups, asked, lambda *batch: parts(*batch)["loss"])
+            # a cache makes every layer compile anew
+            asked = "padded" if settings.compile else settings.layout
+            layout, why = head.choose_layout(model, groups, asked)
         if settings.compile:
             width = max(len(ids) for example in chain(*groups) for ids in example.prompts)
             stack.enter_context(head.compiled(inner))

@@ -62,13 +62,11 @@ class PairCounts(JsonObject, frozen=True):
 
 
 class Overlap(JsonObject, frozen=True):
-    """Items and pairs that are trained on and stand in measured pairs, too; `dropped_items` were left out for that."""
+    """Items and pairs that are trained on and stand in measured pairs, too."""
 
     items: Count
     train_items: Count
     pairs: Count
-    dropped_items: Count
-    strict: bool
 
 
 class HeldOut(JsonObject, frozen=True):
@@ -95,7 +93,6 @@ class OfTraining(JsonDocument, frozen=True, kw_only=True):
     design: TuningFacts
     counts: Mapping[str, Mapping[str, PairCounts]]
     overlap: Overlap
-    groups: Count
     held_out: HeldOut
 
 

@@ -115,12 +115,7 @@ def _notes(results: FinetuneResults) -> Iterator[str]:
     )
     yield (
         f"{overlap.items:,} of {count(overlap.train_items, 'item')} trained on stand in measured pairs too, "
-        f"{count(overlap.pairs, 'pair')} as well"
-        + (
-            f" ({overlap.dropped_items:,} items left out)"
-            if overlap.strict
-            else " (--strict-items leaves them out)"
-        )
+        f"{count(overlap.pairs, 'pair')} as well (--strict-items leaves them out)"
     )
     yield (
         "ratio: pairs that either group's item wins in both orders, ½ added to both counts (in brackets); "

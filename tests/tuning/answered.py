@@ -83,7 +83,7 @@ TOLD = {
     "schema": 2, "task": "finetune-lora", "run": "small", "dataset": "data", "attribute": "gender", "model": "hf:org/model",
     "words": Words("female", "male"), "level": 0.95, "band": BAND, "design": DESIGN,
     "counts": {"test": {"mixed": PairCounts(queries=8, pairs=288)}},
-    "overlap": Overlap(items=0, train_items=384, pairs=0, dropped_items=0, strict=False), "groups": 8,
+    "overlap": Overlap(items=0, train_items=384, pairs=0),
     "held_out": HeldOut(QUERIES, 0.0, 57),
 }  # fmt: skip
 
