@@ -280,23 +280,24 @@ def measure(
     answers: Answers | None = None,
 ) -> Measured:
     """Every measure of every query. Rankings that were merged are as consistent as those of their halves."""
-
-    def of_halves(query: Judged) -> Any:
-        pairs = (halves or {}).get(query.query_id, ())
-        orders = replace(query, rankings=tuple(chain(*pairs))).orders
-        return consistent([*zip(orders[::2], orders[1::2], strict=True)], len(query.doc_ids))
-
-    measures = [parse_measure(measure) for measure in MEASURED]
-    every = {column.measure: column for column in measure_all(measures, {name: judged}) if not column.group}
-    columns = dict[str, Column]()
-    for of, measure in zip(MEASURED, measures, strict=True):
-        values: dict[str, Any] | None = None
-        if own_lists and of not in OF_A_PAGE:
-            values = {query.query_id: Undefined(OTHER_LISTS) for query in judged}
-        elif halves is not None and of == CONSISTENCY:
-            values = {query.query_id: of_halves(query) for query in judged}
-        column = every.get(measure, Column(measure, name, "", {}))
-        columns[of] = column if values is None else replace(column, values=values)
+    measures = {of: parse_measure(of) for of in MEASURED}
+    every = {
+        column.measure: column
+        for column in measure_all([*measures.values()], {name: judged})
+        if not column.group
+    }
+    columns = {of: every.get(measure, Column(measure, name, "", {})) for of, measure in measures.items()}
+    if own_lists:
+        undefined = {query.query_id: Undefined(OTHER_LISTS) for query in judged}
+        for of in {*MEASURED} - {*OF_A_PAGE}:
+            columns[of] = replace(columns[of], values=undefined)
+    elif halves is not None:
+        alike = dict[str, Any]()
+        for query in judged:
+            orders = replace(query, rankings=tuple(chain(*halves[query.query_id]))).orders
+            pairs = [*zip(orders[::2], orders[1::2], strict=True)]
+            alike[query.query_id] = consistent(pairs, len(query.doc_ids))
+        columns[CONSISTENCY] = replace(columns[CONSISTENCY], values=alike)
     return Measured(name, columns, answers, OTHER_LISTS if own_lists else UNTOUCHED)
 
 

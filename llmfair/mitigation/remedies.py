@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +19,6 @@ from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.score import Rankings, of_folder
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.subject import Subject
-from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
 from llmfair.io import secrets
@@ -145,13 +142,12 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
     return Unmitigated(run, manifest, settings, rankings, condition, chosen)
 
 
+MOST_HALVES = 10
+"""So many ways to deal orders into two halves are looked at."""
+
 # What a remedy is: a value that makes other rankings of a run's lists, with no call or by asking anew, registered by
 # `@register("remedy", NAME)`. One that a run or this machine lacks something for raises an error that says what, and
 # the way out: it is named in the table, and no more.
-
-Merger = Callable[[Sequence[Ranking]], Ranking]
-MOST_HALVES = 10
-"""So many ways to deal orders into two halves are looked at."""
 
 
 @dataclass(frozen=True)
@@ -206,17 +202,28 @@ class Remedy(ABC):
         """The new rankings, or what has to be asked for them. Raises LlmfairError where the run lacks what it needs."""
 
 
-def merged(run: Unmitigated, merger: Merger, remarks: Sequence[str] = ()) -> Remedied:
+def merged(
+    run: Unmitigated, merger: Callable[[Sequence[Ranking]], Ranking], remarks: Sequence[str] = ()
+) -> Remedied:
     """One ranking of all the orders of each list, and those of their halves."""
-    lists = run.orders.items()
-    dealt = {
-        query_id: [
+    one, dealt = dict[str, list[Ranking]](), dict[str, list[tuple[Ranking, Ranking]]]()
+    for query_id, orders in run.orders.items():
+        one[query_id] = [merger(orders)]
+        dealt[query_id] = [
             (merger([orders[k] for k in first]), merger([orders[k] for k in second]))
             for first, second in halves(len(orders))
         ]
-        for query_id, orders in lists
-    }
-    return Remedied({query_id: [merger(orders)] for query_id, orders in lists}, dealt, remarks)
+    return Remedied(one, dealt, remarks)
+
+
+def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The ways to deal so many orders into two halves, each once; of an odd number one half has one more."""
+    dealt = (
+        (half, tuple(order for order in range(count) if order not in half))
+        for half in combinations(range(count), count // 2)
+        if half and (count % 2 or half[0] == 0)
+    )
+    return [*islice(dealt, MOST_HALVES)]
 
 
 class Reranking(Remedy):
@@ -235,25 +242,12 @@ class Reranking(Remedy):
             documents, cache_folder(), against.attribute, self.parameters, groups=against.groups
         )
         ranker: Ranker = registry.lookup("ranker", self.ranker)(options)
-        ordered = {
-            query_id: [ranker.ordered(run.candidates(ranking))[0] for ranking in orders]
-            for query_id, orders in run.orders.items()
-        }
-        rankings = {
-            query_id: [Ranking(query_id, each.doc_ids) for each in lists]
-            for query_id, lists in ordered.items()
-        }
-        return Remedied(rankings, remarks=remarks(ranker, [lists[0] for lists in ordered.values()]))
-
-
-def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The ways to deal so many orders into two halves, each once; of an odd number one half has one more."""
-    dealt = (
-        (half, tuple(order for order in range(count) if order not in half))
-        for half in combinations(range(count), count // 2)
-        if half and (count % 2 or half[0] == 0)
-    )
-    return [*islice(dealt, MOST_HALVES)]
+        orders, firsts = dict[str, list[Ranking]](), list[Candidates]()
+        for query_id, rankings in run.orders.items():
+            lists = [ranker.ordered(run.candidates(ranking))[0] for ranking in rankings]
+            orders[query_id] = [Ranking(query_id, each.doc_ids) for each in lists]
+            firsts.append(lists[0])
+        return Remedied(orders, remarks=remarks(ranker, firsts))
 
 
 def ranks_of(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
@@ -379,27 +373,15 @@ class Lora(Remedy):
         if backend not in TRAINABLE or " + " in name:
             able = " or ".join(f"{backend}:NAME" for backend in TRAINABLE)
             raise UsageError(f"{run.model} takes no adapter.", f"a base of this machine does: {able}")
-        adapter = run.chosen.adapter or trained_beside(run, name)
-        if adapter is None:
+        if (adapter := run.chosen.adapter) is None:
             raise UsageError(
-                f"no adapter of {name} is named, and none stands beside the run.",
+                f"no adapter of {name} is named.",
                 f"{training_of(TASK, run.settings, run.model)}    then --adapter FOLDER",
             )
         settings = replace(
             run.settings, conditions=run.condition, repeat=False, adapter=adapter, adapter_only=True
         )
         return Audit(kind_of(TASK), settings, Subject(run.model, adapter), run.condition)
-
-
-def trained_beside(run: Unmitigated, name: str) -> Path | None:
-    """The newest adapter of this model, trained by this attribute, in a folder beside the run's."""
-    adapters, of = [], (name, run.attribute.name)
-    for path in run.run.path.resolve().parent.glob(f"*/{MANIFEST}"):
-        with suppress(UsageError):  # damaged
-            manifest = read_manifest(path.parent) or {}
-            if (manifest.get("base", {}).get("name"), manifest.get("attribute")) == of:
-                adapters.append((path.stat().st_mtime, path.parent))
-    return max(adapters)[1] if adapters else None
 
 
 @register("remedy", "named-prompt")

@@ -500,7 +500,7 @@ class MitigateSettings(SpendingSettings, CommandSettings):
         None, "The prompt of the run that is mitigated (default: neutral).", result=False
     )
     adapter: Path | None = SERVER(
-        None, "Folder of a LoRA adapter for the run's model (default: those trained beside the run).", advanced=False,
+        None, "Folder of a LoRA adapter for the run's model: the remedy lora asks it.", advanced=False,
     )  # fmt: skip
     extra: tuple[str, ...] = SERVER(
         (), "An --extra of the run whose value is secret, so that no run folder keeps it; repeatable."

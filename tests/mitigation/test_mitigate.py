@@ -363,6 +363,3 @@ def test_an_adapter_is_asked_the_same_lists(tmp_path: Path) -> None:
     assert one["available"], one["error"]
     assert one["figures"]["nDCG@20"]["n"] == 3 and one["calls"] > 0
     ran("runs", "check", one["run"])
-    # an adapter that stands beside the run is found by itself, once it says that it is of this model
-    shutil.copytree(fair, "runs/fair")
-    assert "none stands beside the run" in ran("mitigate", "runs/base", "--remedy", "lora", "--no-report").out
