@@ -507,10 +507,10 @@ def finetune_lora(
     gates; MissingExtra without [local].
     """
     from llmfair.tuning.finetune import finetune
-    from llmfair.tuning.words import NEAREST, TrainingProgress, lost_on_test, model_card
+    from llmfair.tuning.words import NEAREST, TrainingProgress, lost_on_test
 
     options = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
-    done = finetune(options, model_card, TrainingProgress(silent=not progress))
+    done = finetune(options, TrainingProgress(silent=not progress))
     if done.results.status == "rejected":
         raise _readable(RequirementFailed(str(done.results.training.why), NEAREST), done.folder.path)
     for missed in lost_on_test(done.results):

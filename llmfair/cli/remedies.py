@@ -127,7 +127,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     display, error = words.TrainingProgress(), None
     fail_on = statuses_of(settings.fail_on, words.STATUSES)
     try:
-        done = finetune(settings, words.model_card, display)
+        done = finetune(settings, display)
     except KeyboardInterrupt:
         if display.folder is None:
             raise

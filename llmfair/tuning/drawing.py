@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, islice, product
-from math import ceil, log, prod, sqrt
+from math import ceil, log, sqrt
 from statistics import harmonic_mean
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,8 +120,7 @@ LEAST_SHARE, MOST_SHARE = 0.2, 0.5
 """Of the queries that are held out by default."""
 
 
-@dataclass(frozen=True)
-class Precision:
+class Precision(NamedTuple):
     """Of a stratum: the share of queries that have pairs of it, and the standard deviation of what one of them adds to
     ln odds."""
 
@@ -131,8 +130,7 @@ class Precision:
 
 def expected(pairs: Sequence[int]) -> Precision:
     """The precision at parity of a stratum with so many measured pairs in each query."""
-    present = [number for number in pairs if number]
-    if not present:
+    if not (present := [number for number in pairs if number]):
         return Precision(0.0, 0.0)
     plan = plan_pairs(FEWEST_QUERIES, round(harmonic_mean(present)), 1.0, 0.5, CONSISTENT, ICC)
     return Precision(len(present) / len(pairs), plan.error * sqrt(FEWEST_QUERIES))
@@ -152,16 +150,13 @@ def chance_within(
     """How often the intervals of all strata lie in the band where all odds are 1."""
     from scipy.special import stdtrit
 
-    counts = [round(queries * stratum.share) for stratum in strata]
-    if min(counts) < FEWEST_QUERIES:
-        return 0.0
-    edges = log(band[0]), log(band[1])
-    return prod(
-        chance_in_band(
-            0.0, stratum.sd / sqrt(count), count - 1, float(stdtrit(count - 1, (1 + level) / 2)), edges
-        )
-        for stratum, count in zip(strata, counts, strict=True)
-    )
+    chance, edges = 1.0, (log(band[0]), log(band[1]))
+    for share, sd in strata:
+        if (count := round(queries * share)) < FEWEST_QUERIES:
+            return 0.0
+        t = float(stdtrit(count - 1, (1 + level) / 2))
+        chance *= chance_in_band(0.0, sd / sqrt(count), count - 1, t, edges)
+    return chance
 
 
 def train_share(usable: int, needed: int | None) -> float:
@@ -211,8 +206,7 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
     usable = balances(lists, attribute)
     if len(usable) < FEWEST_TO_SPLIT:
         raise UsageError(
-            f"training and testing need {FEWEST_TO_SPLIT} queries with items of both groups, but there "
-            f"{'is' if len(usable) == 1 else 'are'} {len(usable)}.",
+            f"training and testing need {FEWEST_TO_SPLIT} queries with items of both groups, not {len(usable)}.",
             "choose a larger dataset: llmfair datasets    lists them",
         )
     query_ids, shares = [*usable], np.array([*usable.values()])
@@ -268,10 +262,9 @@ class DrawnPairs:
     def counts(self) -> dict[str, dict[str, PairCounts]]:
         """Queries and pairs of each stratum, by part."""
         counts: dict[str, dict[str, PairCounts]] = {}
-        for part, pairs in self.parts.items():
-            for stratum in STRATA:
-                query_ids = [pair.query.query_id for pair in pairs if pair.stratum == stratum]
-                counts.setdefault(part, {})[stratum] = PairCounts(len({*query_ids}), len(query_ids))
+        for (part, pairs), stratum in product(self.parts.items(), STRATA):
+            query_ids = [pair.query.query_id for pair in pairs if pair.stratum == stratum]
+            counts.setdefault(part, {})[stratum] = PairCounts(len({*query_ids}), len(query_ids))
         return counts
 
     def overlap(self) -> Overlap:
@@ -322,28 +315,24 @@ def draw(
         }
         drawn[query_id] = _capped(pairs, settings.pairs_per_item)
     # groups are shared out among the queries one by one in turn, to each at most what it can fill
-    most = {query_id: _most_groups(pairs, size) for query_id, pairs in drawn.items()}
-    turns = sorted((turn, place) for place, limit in enumerate(most.values()) for turn in range(limit))
-    allotted = Counter(place for _, place in turns[: total // size])
-    groups = [
-        group
-        for place, pairs in enumerate(drawn.values())
-        for group in in_groups(pairs, size, allotted[place])
-    ]
+    most = [_most_groups(pairs, size) for pairs in drawn.values()]
+    turns = sorted((turn, place) for place, limit in enumerate(most) for turn in range(limit))
+    allotted, groups = Counter(place for _, place in turns[: total // size]), list[PairGroup]()
+    for place, pairs in enumerate(drawn.values()):
+        groups += in_groups(pairs, size, allotted[place])
     used = {pair.pair_id for pair in chain(*groups)}
     train = {
         query_id: {stratum: [pair for pair in of if pair.pair_id in used] for stratum, of in pairs.items()}
         for query_id, pairs in drawn.items()
     }
     made = DrawnPairs(split, train, tuple(groups), validation, test)
-    for part, counts in made.counts().items():
-        for stratum in strata:
-            if not counts[stratum].pairs:
-                raise UsageError(
-                    f"no {part} query has {stratum} pairs.",
-                    "choose lists with relevant and irrelevant items of both groups, a higher --max-prompts or "
-                    "--group-size, or no --strict-items",
-                )
+    for (part, counts), stratum in product(made.counts().items(), strata):
+        if not counts[stratum].pairs:
+            raise UsageError(
+                f"no {part} query has {stratum} pairs.",
+                "choose lists with relevant and irrelevant items of both groups, a higher --max-prompts or "
+                "--group-size, or no --strict-items",
+            )
     return made
 
 
@@ -450,19 +439,19 @@ def label(
     """
     labelled = {}
     for query_id, strata in train.items():
-        g_of = dict[Stratum, Floats]()
+        medians = list[float]()
         for stratum, pairs in strata.items():
             if not pairs:
                 continue
             z = np.array([margins[pair.pair_id] for pair in pairs])
-            g_of[stratum] = g = preference(z)
+            g = preference(z)
             targets, weights = np.full(len(pairs), RELEVANT_WINS), np.ones(len(pairs))
             if stratum != "mixed":
+                medians.append(float(np.median(g)))
                 number = LABEL_STREAM + STRATA.index(stratum)
                 rng = np.random.default_rng([settings.seed, zlib.crc32(query_id.encode()), number])
                 targets, weights = _targets(pairs, z, settings, rng)
             elif settings.anchor == "base":  # preferred as it was without the bias
-                medians = [np.median(g) for other, g in g_of.items() if other != "mixed"]
                 offset = float(np.mean(medians)) if medians else 0.0
                 targets = sigmoid(g - np.array([group_sign(pair, attribute) * offset for pair in pairs]))
             for pair, target, weight in zip(pairs, targets.tolist(), weights.tolist(), strict=True):
@@ -536,20 +525,20 @@ def render(
 ) -> list[ExampleGroup]:
     """Every group's prompts as token ids. Raises ContextTooLong for a prompt of more than `context` tokens."""
 
-    def prompt(pair: TrainingPair, chat: Chat) -> tuple[Ids, tuple[int, int]]:
-        ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
-        if context is not None and len(ids) > context:
-            raise ContextTooLong(
-                f"a prompt of pair {pair.pair_id} has {len(ids):,} tokens, and the model has room for {context:,}.",
-                "choose fewer words with --words, or a model with more context",
-            )
-        first, second = labels.values()
-        return np.array(ids, dtype=np.int32), (first, second)
-
     def example(pair: TrainingPair) -> Example:
-        (first, ours), (second, theirs) = (prompt(pair, chat) for chat in chats_of(pair, ranker))
+        prompts, answers = list[Ids](), list[tuple[int, int]]()
+        for chat in chats_of(pair, ranker):
+            ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
+            if context is not None and len(ids) > context:
+                raise ContextTooLong(
+                    f"a prompt of pair {pair.pair_id} has {len(ids):,} tokens, and the model has room for {context:,}.",
+                    "choose fewer words with --words, or a model with more context",
+                )
+            first, second = labels.values()
+            prompts.append(np.array(ids, dtype=np.int32))
+            answers.append((first, second))
         target = 0.5 if pair.target is None else pair.target
-        return Example(first, second, _the_same((ours, theirs)), pair.stratum, target, pair.weight)
+        return Example(prompts[0], prompts[1], _the_same(answers), pair.stratum, target, pair.weight)
 
     return [tuple(map(example, group)) for group in groups]
 

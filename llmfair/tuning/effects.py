@@ -102,9 +102,8 @@ class AnsweredPairs:
     def shifted_by(self, offset: float) -> AnsweredPairs:
         """The logit offset: `offset` off every protected item's margin over an unprotected one."""
         signs = np.array([drawing.group_sign(pair, self.attribute) for pair in self.pairs])
-        return AnsweredPairs(
-            self.pairs, self.margins - offset * np.stack([signs, -signs], axis=1), self.attribute
-        )
+        margins = self.margins - offset * np.stack([signs, -signs], axis=1)
+        return AnsweredPairs(self.pairs, margins, self.attribute)
 
 
 def offset_of(answers: AnsweredPairs) -> float:
@@ -134,15 +133,10 @@ class Figures:
     cells: Mapping[str, CellCounts]
 
     def value(self, measure: str, stratum: str, group: str = "") -> float | None:
-        return self.row(measure, stratum, group).value
-
-    def row(self, measure: str, stratum: str, group: str = "") -> Measurement:
-        """The figure of all queries; one without value where there is none."""
+        """The figure of all queries; None where there is none."""
         key = (measure, stratum, group)
-        rows = (row for row in self.rows if (row.measure, row.stratum, row.group) == key)
-        return next(
-            rows, Measurement(ALL, measure, None, PAIRS, group, n=0, reason="no_pairs", stratum=stratum)
-        )
+        rows = (row.value for row in self.rows if (row.measure, row.stratum, row.group) == key)
+        return next(rows, None)
 
     @property
     def objective(self) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -34,7 +34,6 @@ from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
 from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read, write_whole
-from llmfair.io.text import count
 from llmfair.nouns import Attribute, Document, Query, Side
 from llmfair.probes import pairwise_probes
 from llmfair.prompts import Prompt
@@ -63,7 +62,7 @@ from llmfair.tuning.results import (
     Validation,
     pairs_text,
 )
-from llmfair.tuning.words import MEASURING, TRAINING, TrainingProgress, audit_of, judged
+from llmfair.tuning.words import MEASURING, TRAINING, TrainingProgress, audit_of, judged, model_card
 
 # The design: which data, which pairs, which model; known before a model is loaded.
 
@@ -91,9 +90,8 @@ class TuningDesign:
 
     @property
     def options(self) -> BackendOptions:
-        return BackendOptions(
-            system=self.settings.system, template_args=template_args(self.settings.template_arg)
-        )
+        arguments = template_args(self.settings.template_arg)
+        return BackendOptions(system=self.settings.system, template_args=arguments)
 
     def place(self) -> checkpoints.Place:
         """Where the base runs and in which type: on a GPU in bfloat16, else as it was saved, unless told."""
@@ -197,7 +195,6 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
 NONE_KEPT = "no checkpoint kept the gates on the validation queries"
 PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
-Card = Callable[[FinetuneResults], str]
 
 
 @dataclass(frozen=True)
@@ -209,8 +206,8 @@ class Done:
     before: bool
 
 
-def finetune(settings: FinetuneSettings, card: Card, watch: TrainingProgress) -> Done:
-    """Trains an adapter, or goes on with it, and measures it; `card` writes the model card from the results.
+def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
+    """Trains an adapter, or goes on with it, and measures it.
 
     Raises UsageError, MissingExtra and BackendError before anything is trained, RunConflict for a folder of other
     settings. When no checkpoint keeps the gates, everything is written too, and the results' status is `rejected`.
@@ -232,28 +229,26 @@ def finetune(settings: FinetuneSettings, card: Card, watch: TrainingProgress) ->
         before = lora.first(take)
         if not before:
             watch.begin(folder.path, design)
-            _train_and_measure(design, folder, card, watch)
+            _train_and_measure(design, folder, watch)
     return Done(folder, read(folder.results, FinetuneResults), before)
 
 
-def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, watch: TrainingProgress) -> None:
+def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: TrainingProgress) -> None:
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
     place, engine = design.place(), design.engine
     in_4bit = lora.quantization(settings.load_in_4bit, place.device)
     model = local.load_model(design.checkpoint, place, design.options, engine["attention"], **in_4bit)
     assert model.template is not None  # a causal model has one
-    examples = partial(
-        drawing.render, ranker=design.ranker, template=model.template, context=design.checkpoint.context
-    )
+    context = design.checkpoint.context
+    examples = partial(drawing.render, ranker=design.ranker, template=model.template, context=context)
 
     def answers(groups: Sequence[PairGroup], tell: Tell | None = None) -> Floats:
         return margins_of(model, examples(groups), engine["batch_tokens"], tell)
 
     # The base's own answers: on what is trained on, for labels; on the rest, for before.
-    trained_on = (
-        drawing.in_pieces([*chain(*strata.values())], drawing.OF_A_GROUP) for strata in drawn.train.values()
-    )
-    groups = [*chain(*trained_on), *drawn.validation, *drawn.test]
+    train = ([*chain(*strata.values())] for strata in drawn.train.values())
+    trained_on = chain(*(drawing.in_pieces(pairs, drawing.OF_A_GROUP) for pairs in train))
+    groups = [*trained_on, *drawn.validation, *drawn.test]
     margins = lora.first(folder.margins)
     if not all(pair.pair_id in margins for pair in chain(*groups)):
         with watch.stage(f"Asking {design.checkpoint.name}", 2 * sum(map(len, groups))) as tell:
@@ -285,7 +280,9 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
     groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
     with watch.stage(TRAINING, lora.prompts_of(settings)) as tell:
         record = lora.train(model, examples(groups), check, settings, folder.path, tell)
-    validated = check()
+    validated, why = check(), None
+    if record.rejected:
+        why = f"{NONE_KEPT}: {effects.gates_text(validated.gates, missed=True)}."
 
     # The test queries, once.
     with watch.stage(MEASURING, 2 * len(test.pairs)) as tell:
@@ -296,25 +293,15 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, card: Card, wat
         figures,
         effects.changes(test, after, settings.level),
         effects.validate(*on_test, figures[ADAPTER]),
-        TrainingFacts(
-            **structs.asdict(record),
-            validation=validated,
-            why=f"{NONE_KEPT}: {effects.gates_text(validated.gates, missed=True)}."
-            if record.rejected
-            else None,
-            offset=offset,
-        ),
+        TrainingFacts(**structs.asdict(record), validation=validated, why=why, offset=offset),
     )
     results = judged(results, audit_of(settings, f"hf:{design.checkpoint.name}", folder.path))
-    manifest = {
-        **manifest_of(design, model, results.status),
-        "seconds": time.monotonic() - started,
-        "pairs_sha256": digest,
-    }
+    manifest = manifest_of(design, model, results.status)
+    manifest |= {"seconds": time.monotonic() - started, "pairs_sha256": digest}
     files = {
         "metrics.csv": csv_text(COLUMNS, lines_of(results.rows)),
         "results.json": json_text(results),
-        "README.md": card(results),
+        "README.md": model_card(results),
     }
     lora.first(lambda: folder.finish(manifest, files, passed=not record.rejected))
 
@@ -348,12 +335,20 @@ def _rows(
 
     for part, pairs in {**design.drawn.parts, "train": labelled.values()}.items():
         for pair in pairs:
-            query = pair.query
-            a, b = (item(document, query.query_id) for document in (pair.a, pair.b))
+            query_id, z = pair.query.query_id, margins[pair.pair_id]
+            a, b = item(pair.a, query_id), item(pair.b, query_id)
             yield PairRow(
-                pair.pair_id, query.query_id, query.text, pair.stratum, a, b, pair.target, pair.weight, part,
-                *margins[pair.pair_id],
-            )  # fmt: skip
+                pair.pair_id,
+                query_id,
+                pair.query.text,
+                pair.stratum,
+                a,
+                b,
+                pair.target,
+                pair.weight,
+                part,
+                *z,
+            )
 
 
 # What the manifest says of where an adapter belongs and where it comes from (keys: `results.py`).
@@ -431,15 +426,14 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     lengths = [len(ids) for ids in chain(*by_query.values())]
     common = [head.common_prefix(of_query) for of_query in by_query.values()]
     mean, shared = sum(lengths) / len(lengths), sum(common) / len(common)
-    test = len(design.drawn.split.test)
     few = (
-        f"only {count(test, 'query', 'queries')} to test on: the effect on unseen queries cannot be assessed, "
-        f"which needs {FEWEST_QUERIES}; take a larger dataset, or a lower --train-share"
+        f"fewer than {FEWEST_QUERIES} queries to test on: the effect on unseen queries cannot be assessed; take a "
+        "larger dataset, or a lower --train-share"
     )
     return FinetunePlan(
         **design.of_training(str(design.folder().path)),
         status="planned",
-        warnings=[few] * (test < FEWEST_QUERIES),
+        warnings=[few] * (len(design.drawn.split.test) < FEWEST_QUERIES),
         steps=lora.steps_of(settings),
         tokens=PromptTokens(mean, max(lengths), shared, len(lengths)),
         estimate=estimate(design.checkpoint, settings, mean, shared),

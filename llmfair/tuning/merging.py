@@ -71,13 +71,11 @@ def _probes(folder: Path) -> PairGroup:
     By title alone: `pairs.jsonl` holds no texts, and the data may be gone. Raises UsageError where it cannot be read.
     """
     rows = [row for row in read_lines(AdapterDir(folder).pairs, PairRow) if row.part == "test"]
-
-    def pair(row: PairRow) -> TrainingPair:
+    most, pairs = min(PROBES, len(rows)), list[TrainingPair]()
+    for row in (rows[place * len(rows) // most] for place in range(most)):
         a, b = (Document(item.doc_id, item.title) for item in (row.a, row.b))
-        return TrainingPair(row.pair_id, Query(row.query_id, row.query), row.stratum, a, b)
-
-    most = min(PROBES, len(rows))
-    return tuple(pair(rows[place * len(rows) // most]) for place in range(most))
+        pairs.append(TrainingPair(row.pair_id, Query(row.query_id, row.query), row.stratum, a, b))
+    return tuple(pairs)
 
 
 # Merging an adapter into its base, on request, and what that costs. A rank-1 change is smaller than the steps of
@@ -96,26 +94,10 @@ def merge(
     """
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty.", "choose another --output")
-    before = np.concatenate(pair_margins(model, probes, batch_tokens))
-    matrices, sums = _add(model.model)
-    model.model = model.model.unload()
-    after = np.concatenate(pair_margins(model, probes, batch_tokens))
-    _save(model, folder)
-    weights, delta, error = np.sqrt(sums)
-    return {
-        "matrices": matrices,
-        "change": float(delta / weights),
-        "distortion": float(error / delta) if delta else 0.0,
-        "answers": before.size,
-        "flipped": int((np.sign(before) != np.sign(after)).sum()),
-    }
-
-
-def _add(model: Any) -> tuple[int, Any]:
-    """Adds every matrix's change to it; how many there are, and the sums of squares of W, ΔW and what rounding lost."""
     import torch
 
-    modules = (module for module in model.modules() if hasattr(module, "get_delta_weight"))
+    before = np.concatenate(pair_margins(model, probes, batch_tokens))
+    modules = (module for module in model.model.modules() if hasattr(module, "get_delta_weight"))
     layers, sums = [layer for layer in modules if NAME in getattr(layer, "lora_A", {})], np.zeros(3)
     with torch.no_grad():
         for layer in layers:
@@ -129,7 +111,17 @@ def _add(model: Any) -> tuple[int, Any]:
             lost = rounded.float() - base - delta
             sums += [float(part.double().square().sum()) for part in (base, delta, lost)]
             weight.copy_(rounded)
-    return len(layers), sums
+    model.model = model.model.unload()
+    after = np.concatenate(pair_margins(model, probes, batch_tokens))
+    _save(model, folder)
+    weights, delta, error = np.sqrt(sums)
+    return {
+        "matrices": len(layers),
+        "change": float(delta / weights),
+        "distortion": float(error / delta) if delta else 0.0,
+        "answers": before.size,
+        "flipped": int((np.sign(before) != np.sign(after)).sum()),
+    }
 
 
 def _save(model: LocalModel, folder: Path) -> None:

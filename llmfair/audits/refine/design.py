@@ -138,8 +138,14 @@ def baselines_of(
         if name in specs:
             raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
         specs[name] = spec
+        ranker_name, colon, parameters = spec.partition(":")
+        declared: Any = {}
+        if spec != NAME_ALONE and registry.has("ranker", ranker_name):
+            declared = getattr(registry.lookup("ranker", ranker_name), "declared", {})
+        named = {parameter.partition("=")[0].strip() for parameter in parameters.split(",")}
+        if TARGET in declared and TARGET not in named and target != declared[TARGET].default:
+            spec += f"{',' if colon else ':'}{TARGET}={target}"
         try:
-            spec = spec if spec == NAME_ALONE else with_target(spec, target)
             ranker = NameAlone(loop) if spec == NAME_ALONE else first_stage.ranker("--baseline", spec)
         except BackendError as error:  # no package, or no checkpoint, of the models that it needs
             missing = f"{error.message.removesuffix('.')}: {error.hint}"
@@ -148,18 +154,6 @@ def baselines_of(
         baselines.append(Baseline(name, spec, ranker))
         warnings += [f"--baseline {name}: {warning}" for warning in ranker.warnings]
     return baselines, warnings
-
-
-def with_target(spec: str, target: str) -> str:
-    """The spec with the target aimed at, where its ranker has one and it names none."""
-    name, colon, parameters = spec.partition(":")
-    declared: Any = (
-        getattr(registry.lookup("ranker", name), "declared", {}) if registry.has("ranker", name) else {}
-    )
-    named = {parameter.partition("=")[0].strip() for parameter in parameters.split(",")}
-    if TARGET not in declared or TARGET in named or target == declared[TARGET].default:
-        return spec
-    return f"{spec}{',' if colon else ':'}{TARGET}={target}"
 
 
 # What simulated models may know of a collection: the words that distinguish a group's documents from the rest.
@@ -173,23 +167,6 @@ _STOP_WORDS = """
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words of no content. Pronouns are left: they tell a gender."""
-
-
-def distinguishing(inside: Sequence[Names[str]], outside: Sequence[Names[str]], query: str) -> list[str]:
-    """The words, none of the query's, by which documents of a group are told from the others, the best first.
-
-    `inside` and `outside` are the terms of each document of the group, and of the others, that the query finds. By the
-    log odds ratio of standing in a document of the group and in another, each count with a half added; ties by the
-    alphabet.
-    """
-    within, without = (Counter(term for of in terms for term in of) for terms in (inside, outside))
-
-    def log_odds(term: str) -> float:
-        odds = (within[term] + 0.5) / (len(inside) - within[term] + 0.5)
-        return math.log(odds) - math.log((without[term] + 0.5) / (len(outside) - without[term] + 0.5))
-
-    terms = {term for term, n in within.items() if n >= FEWEST} - parts_of(query)
-    return sorted(terms, key=lambda term: (-log_odds(term), term))[:HINTS]
 
 
 # What measures read of a page: of an audit while it runs, and of its run folder.
@@ -278,9 +255,10 @@ class RefineDesign(Design[Ended]):
         Raises UsageError for a file that is none.
         """
         arguments, targets = self.objective.arguments, dict[str, Mapping[str, float]]()
+        source, membership = str(arguments["target"]), str(arguments["membership"])
         for query in self.queries:
             judged = self.pages.judged(query.query_id, ())
-            shares = target_shares(judged, self.spread, self.aimed_at, str(arguments["membership"]))
+            shares = target_shares(judged, self.spread, source, membership)
             if not isinstance(shares, Undefined):
                 targets[query.query_id] = dict(zip(self.spread.names, shares.tolist(), strict=True))
         return targets
@@ -315,11 +293,11 @@ class RefineDesign(Design[Ended]):
     @property
     def remarks(self) -> Sequence[str]:
         enough = "no number of" if self.queries_for_nearer is None else f"{self.queries_for_nearer:,}"
-        loss = (
-            f"a loss of {self.utility} beyond {self.settings.margin:g} (--margin), as *nearer* does, in 80 %"
+        return (
+            *super().remarks,
+            f"to rule out a loss of {self.utility} beyond {self.settings.margin:g} (--margin), as *nearer* does, in "
+            f"80 %, takes {enough} queries where its changes have mean 0 and sd {SD:g}; here are {len(self.topics):,}",
         )
-        takes = f"{enough} queries where its changes have mean 0 and sd {SD:g}; here are {len(self.topics):,}"
-        return (*super().remarks, f"to rule out {loss}, takes {takes}")
 
     def tokens(self) -> tuple[int, int]:
         """By the prompt's length and that of queries, which grow by a few words."""
@@ -338,22 +316,14 @@ class RefineDesign(Design[Ended]):
         over = arguments["over"]
         return cells(self.groups, None if over is None else str(over), str(arguments["unknown"]))
 
-    @property
-    def aimed_at(self) -> str:
-        """Where the objective's target comes from: a name, or a file's path."""
-        return str(self.objective.arguments["target"])
-
     def stopping(self, target: Mapping[str, float]) -> Stopping:
         """When the topic's loop ends: at the best that a page can have, as far as that is known."""
-        definition, settings = self.objective.definition, self.settings
-        lower = definition.better == "lower"
-        best = self.objective.bounds[0 if lower else 1]
-        if self.objective.name == "KL" and settings.floor:
-            best = self.least(target)
+        settings, lower = self.settings, self.objective.definition.better == "lower"
+        of_kl = self.objective.name == "KL" and settings.floor
+        best = self.least(target) if of_kl else self.objective.bounds[0 if lower else 1]
         content = best + settings.kl_threshold if lower else best - settings.kl_threshold
-        return Stopping(
-            settings.max_iterations, "lower" if lower else "higher", content if isfinite(content) else None
-        )
+        attained = content if isfinite(content) else None
+        return Stopping(settings.max_iterations, "lower" if lower else "higher", attained)
 
     def page(self, query: nouns.Query, added: Sequence[str]) -> Page:
         """What the query finds with these words behind it."""
@@ -375,10 +345,9 @@ class RefineDesign(Design[Ended]):
             scores = self.engine.scores(query.text, doc_ids)
         else:
             documents = tuple(self.dataset.documents[doc_id] for doc_id in doc_ids)
+            candidates = nouns.Candidates(query, documents, {})
             with self.turn:  # one topic at a time, since rankers may hold a model
-                scores = dict(
-                    zip(doc_ids, self.reranker.scores(nouns.Candidates(query, documents, {})), strict=True)
-                )
+                scores = dict(zip(doc_ids, self.reranker.scores(candidates), strict=True))
         return sorted(doc_ids, key=lambda doc_id: (-scores[doc_id], doc_id))
 
     def watched_by(self, progress: Progress) -> None:
@@ -428,17 +397,17 @@ class RefineDesign(Design[Ended]):
     def topic(self, query: nouns.Query) -> Topic:
         """The topic as the loop is told of it."""
         target = self.targets[query.query_id]
-        return Topic(
-            query,
-            target,
-            self.stopping(target),
-            partial(self.page, query),
-            partial(self.reorder, query),
-            partial(self.hints, query) if self.subject.spec.startswith("fake:") else None,
-        )
+        hints = partial(self.hints, query) if self.subject.spec.startswith("fake:") else None
+        page, reorder = partial(self.page, query), partial(self.reorder, query)
+        return Topic(query, target, self.stopping(target), page, reorder, hints)
 
     def hints(self, query: nouns.Query, group: str, added: Names[str]) -> Sequence[str]:
-        """What simulated models are told: the words that distinguish a group among what the query finds."""
+        """What simulated models are told: the words, none of the query's, by which documents of a group are told from
+        the others that the query finds, the best first.
+
+        By the log odds ratio of standing in a document of the group and in another, each count with a half added; ties
+        by the alphabet.
+        """
         hits = self.engine.search(query.text, min(self.engine.count(), MOST_HINTED))
         inside, outside = list[Names[str]](), list[Names[str]]()
         for document in (self.dataset.document(hit.doc_id) for hit in hits):
@@ -446,7 +415,14 @@ class RefineDesign(Design[Ended]):
             groups = product(*(document.groups.get(of.name) or (UNKNOWN,) for of in self.spread.attributes))
             side = inside if group in map("*".join, groups) else outside
             side.append(parts_of(f"{document.title} {document.text}") - STOP_WORDS)
-        return distinguishing(inside, outside, refined_text(query, [*added]))
+        within, without = (Counter(term for of in terms for term in of) for terms in (inside, outside))
+
+        def log_odds(term: str) -> float:
+            odds = (within[term] + 0.5) / (len(inside) - within[term] + 0.5)
+            return math.log(odds) - math.log((without[term] + 0.5) / (len(outside) - without[term] + 0.5))
+
+        terms = {term for term, n in within.items() if n >= FEWEST} - parts_of(refined_text(query, [*added]))
+        return sorted(terms, key=lambda term: (-log_odds(term), term))[:HINTS]
 
     def least(self, target: Mapping[str, float]) -> float:
         """The least divergence that a page of whole documents can have from the target."""
@@ -470,7 +446,7 @@ class RefineDesign(Design[Ended]):
         return {} if self.dataset.too_many else super().cells()
 
     def identity(self) -> dict[str, Any]:
-        target = Path(self.aimed_at)
+        target = Path(str(self.objective.arguments["target"]))
         baselines = {of.name: of.ranker.identity for of in self.baselines}
         return {
             **super().identity(),
@@ -487,7 +463,7 @@ class RefineDesign(Design[Ended]):
             **structs.asdict(structs.replace(super().facts(), queries=len(self.topics))),
             **{name: getattr(settings, name) for name in OF_SETTINGS},
             documents=len(self.dataset.documents), k=self.k, objective=str(self.objective),
-            target=Path(self.aimed_at).name, aimed=str(self.aimed), utility=str(self.utility),
+            target=Path(str(self.objective.arguments["target"])).name, aimed=str(self.aimed), utility=str(self.utility),
             query_text=dict(Counter(by if query.keywords else "title" for query in self.topics)),
             baselines={of.name: of.spec for of in self.baselines} or None,
             backgrounds=None if shipped else self.attribute.backgrounds,

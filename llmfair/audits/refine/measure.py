@@ -110,8 +110,12 @@ class TrailLine:
 def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
     """The rounds of a topic."""
     query, topic = refined.query, design.topic(refined.query)
+    measures = (design.aimed, design.utility)
     for step in refined.rounds:
         last, doc_ids = step is refined.rounds[-1], step.page.doc_ids
+        values = {
+            str(of): design.pages.value(of, query.query_id, doc_ids) if doc_ids else None for of in measures
+        }
         yield TrailLine(
             query_id=query.query_id,
             attribute=design.attribute.name,
@@ -125,10 +129,7 @@ def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
             current=step.page.shares if doc_ids else {},
             objective=step.page.objective,
             attained=topic.stopping.attained,
-            measures={
-                str(measure): design.pages.value(measure, query.query_id, doc_ids) if doc_ids else None
-                for measure in (design.aimed, design.utility)
-            },
+            measures=values,
             accepted=step.accepted,
             stop=str(refined.stop) if last else None,
             n=len(doc_ids),
@@ -163,11 +164,8 @@ def trail_text(run: RunDir, query_id: str | None) -> Iterator[str]:
         for line, searched in zip(rounds, words, strict=True):
             parts = [f"for {line.subgroup}:"] * (line.subgroup is not None)
             if line.doc_ids:
-                groups = (
-                    [line.subgroup]
-                    if line.subgroup
-                    else [of for of, share in line.current.items() if share > 0]
-                )
+                present = [group for group, share in line.current.items() if share > 0]
+                groups = [line.subgroup] if line.subgroup else present
                 values = {objective: line.objective, **line.measures}
                 parts += [f"{group} {line.current[group]:.2f}" for group in groups]
                 parts += [f"{of} {value:.3f}" for of, value in values.items() if value is not None]
@@ -196,25 +194,21 @@ def files_of(
     reached = {refined.query.query_id for refined in topics}
     qrels = {query_id: of for query_id, of in design.dataset.qrels.items() if query_id in reached}
     counts = {query_id: of for query_id, of in design.groups.relevant.items() if query_id in reached}
-    texts = {
-        "original": {refined.query.query_id: refined.query.text for refined in topics},
-        "refined": {of.query.query_id: refined_text(of.query, of.kept.added) for of in topics},
+    files = {
+        TRAIL: [encode(asdict(line)).decode() + "\n" for line in trail],
+        "queries/original.tsv": [f"{of.query.query_id}\t{of.query.text}\n" for of in topics],
+        "queries/refined.tsv": [
+            f"{of.query.query_id}\t{refined_text(of.query, of.kept.added)}\n" for of in topics
+        ],
+        GROUPS: groups_lines(_groups(design, rankings, qrels)),
+        SCORES: scores_lines(rankings[BASELINE]),
+        **{f"rankings/{name}.run": run_lines(of, tags.get(name, TAG)) for name, of in rankings.items()},
     }
-    return {
-        TRAIL: "".join(encode(asdict(line)).decode() + "\n" for line in trail),
-        **{
-            f"queries/{name}.tsv": "".join(f"{query_id}\t{text}\n" for query_id, text in of.items())
-            for name, of in texts.items()
-        },
-        **({QRELS: "".join(qrels_lines(qrels))} if any(qrels.values()) else {}),
-        **({RELEVANT: "".join(relevant_lines(replace(design.groups, relevant=counts)))} if counts else {}),
-        GROUPS: "".join(groups_lines(_groups(design, rankings, qrels))),
-        SCORES: "".join(scores_lines(rankings[BASELINE])),
-        **{
-            f"rankings/{name}.run": "".join(run_lines(of, tags.get(name, TAG)))
-            for name, of in rankings.items()
-        },
-    }
+    if any(qrels.values()):
+        files[QRELS] = qrels_lines(qrels)
+    if counts:
+        files[RELEVANT] = relevant_lines(replace(design.groups, relevant=counts))
+    return {name: "".join(lines) for name, lines in files.items()}
 
 
 def _groups(
@@ -245,11 +239,10 @@ def read_observations(run: RunDir) -> dict[str, list[Judged]]:
     pages: dict[str, list[Judged]] = {condition: [] for condition in design.conditions}
     if not results.iterations:  # no query has a page
         return pages
-    asked = asked_of_lists(run, run.read_manifest().settings)
-    backgrounds = (
-        shipped_backgrounds(asked.attribute.name) if design.backgrounds is None else tuple(design.backgrounds)
-    )
-    attribute = replace(asked.attribute, mixed=asked.mixed, backgrounds=backgrounds)
+    asked, backgrounds = asked_of_lists(run, run.read_manifest().settings), design.backgrounds
+    if backgrounds is None:
+        backgrounds = shipped_backgrounds(asked.attribute.name)
+    attribute = replace(asked.attribute, mixed=asked.mixed, backgrounds=tuple(backgrounds))
     attributes = {**read_attributes(shipped_attributes()), attribute.name: attribute}
     qrels = run.path / QRELS  # of a run without judgements there is none
     path = qrels if qrels.is_file() else None
@@ -338,16 +331,13 @@ def concluded(
             ]
             contrasts[name, method] = contrast(name, method, [*pairs.values()], inference)
     adjusted = holm([each.row.p for each in contrasts.values()])
-    contrasts = {
-        place: replace(each, row=replace(each.row, p_adjusted=p))
-        for (place, each), p in zip(contrasts.items(), adjusted, strict=True)
-    }
+    for (place, each), p in zip(contrasts.items(), adjusted, strict=True):
+        contrasts[place] = replace(each, row=replace(each.row, p_adjusted=p))
     finding = finding_of(rule, contrasts, inference.level)
-    of_all = [
-        replace(each.row, conclusion=finding.conclusion) if place == (rule.objective, BASELINE) else each.row
-        for place, each in contrasts.items()
-    ]
-    return [*rows, *changes, *of_all], {FAIR_QR: finding}, sum(p is not None for p in adjusted)
+    of_all = {place: each.row for place, each in contrasts.items()}
+    if headline := of_all.get(place := (rule.objective, BASELINE)):
+        of_all[place] = replace(headline, conclusion=finding.conclusion)
+    return [*rows, *changes, *of_all.values()], {FAIR_QR: finding}, sum(p is not None for p in adjusted)
 
 
 def directed(columns: Sequence[Column]) -> dict[Measure, dict[str, dict[str, float]]]:
@@ -363,9 +353,8 @@ def directed(columns: Sequence[Column]) -> dict[Measure, dict[str, dict[str, flo
 def pairs_of(values: Values, method: str, against: str) -> dict[str, tuple[float, float]]:
     """The queries' values of the second method and of the first, where both have any."""
     before, after = values.get(against, {}), values.get(method, {})
-    return {
-        query_id: (before[query_id], after[query_id]) for query_id in sorted(before.keys() & after.keys())
-    }
+    both = sorted(before.keys() & after.keys())
+    return {query_id: (before[query_id], after[query_id]) for query_id in both}
 
 
 def contrast(
@@ -407,9 +396,9 @@ def better(measure: str) -> int:
 def certain(contrast: Contrast, level: float) -> int:
     """1 where fair-qr is better for certain, −1 where it is worse; 0 where interval or flipped signs leave it open."""
     row = contrast.row
-    if row.low is None or row.high is None or row.p is None:
+    if row.low is None or row.high is None or row.p is None or row.p > 1 - level + ROUNDING:
         return 0
-    if contrast.changed < FEWEST_TESTED or row.p > 1 - level + ROUNDING:
+    if contrast.changed < FEWEST_TESTED:
         return 0
     return better(row.measure) * ((row.low > 0) - (row.high < 0))
 
@@ -474,27 +463,19 @@ def outcome_of(
         "no_target": [query.query_id for query in design.queries if query.query_id not in design.targets],
         str(Stop.NO_RESULT): [of.query.query_id for of in ended if of.stop is Stop.NO_RESULT],
     }
-    orders = {
-        of.name: [
-            order
-            for refined in topics
-            if isinstance(order := results.get(ordering(refined.query, of.name)), Candidates)
-        ]
-        for of in design.baselines
-    }
     chains, _ = design.counts(results)  # a loop has the pages of the first three conditions
     chains |= dict.fromkeys(TARGET_KNOWN, chains[FAIR_QR])
-    in_order = {BASELINE: [design.first_stage(refined.query) for refined in topics], **orders}
-    ranked = {
-        name: [Ranking(of.query.query_id, of.doc_ids, of.scores) for of in candidates]
-        for name, candidates in in_order.items()
-    }
-    rankings: Rankings = {
-        BASELINE: ranked.pop(BASELINE),
+    in_order = {BASELINE: [design.first_stage(refined.query) for refined in topics]}
+    for of in design.baselines:
+        orders = (results.get(ordering(refined.query, of.name)) for refined in topics)
+        in_order[of.name] = [order for order in orders if isinstance(order, Candidates)]
+    rankings = {
+        BASELINE: list[Ranking](),
         REFINED: [Ranking(refined.query.query_id, refined.kept.page.doc_ids) for refined in topics],
         FAIR_QR: [Ranking(refined.query.query_id, refined.final) for refined in topics],
-        **ranked,
     }
+    for name, candidates in in_order.items():
+        rankings[name] = [Ranking(of.query.query_id, of.doc_ids, of.scores) for of in candidates]
     observations = {
         condition: [design.pages.judged(ranking.query_id, ranking.doc_ids[: design.k]) for ranking in of]
         for condition, of in rankings.items()
@@ -522,7 +503,7 @@ def outcome_of(
         iterations={str(n): of for n, of in sorted(Counter(of.kept.iteration for of in topics).items())},
         paper=paper_tests(columns),
         remarks=[
-            f"{of.name}: {text}" for of in design.baselines for text in remarks(of.ranker, orders[of.name])
+            f"{of.name}: {text}" for of in design.baselines for text in remarks(of.ranker, in_order[of.name])
         ],
         calls_made=answers.replies, family=Family(tests, None),
     )  # fmt: skip
@@ -538,8 +519,7 @@ def outcome_of(
 
 def rule_of(design: RefineFacts) -> Rule:
     """What a run's conclusions are made from."""
-    controls = controls_of(design.baselines)
-    return Rule(design.objective, design.aimed, design.utility, design.margin, controls)
+    return Rule(design.objective, design.aimed, design.utility, design.margin, controls_of(design.baselines))
 
 
 def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,12 +117,6 @@ def status_of(finding: RefineFinding | None) -> str:
     return INCONCLUSIVE if finding.conclusion == Conclusion.INCONCLUSIVE else COSTS[finding.loss]
 
 
-def conclusion(finding: RefineFinding, *about: object) -> str:
-    """A conclusion in the table of measured runs."""
-    status = status_of(finding)
-    return conclusion_text(finding) if status == NOT_ASSESSABLE else status
-
-
 def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """How the reply was read."""
     plain = settings.get("form") == "paper"
@@ -138,11 +131,8 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
         reason = finding and finding.reason
         why = in_words(reason, finding.measure) if reason else "nothing was measured"
         advice = TO_CHANGE.get(str(reason), "ask about at least 5 topics with judgements")
-        return RunVerdict(
-            status=status,
-            sentence=f"nothing can be said of refinement: {why}",
-            next=advice_of(conclusions, advice) if conclusions.complete else UNFINISHED,
-        )
+        following = advice_of(conclusions, advice) if conclusions.complete else UNFINISHED
+        return RunVerdict(status=status, sentence=f"nothing can be said of refinement: {why}", next=following)
     changes = {
         name: row
         for name in (finding.measure, finding.aimed, finding.utility)
@@ -201,20 +191,15 @@ def paper_table(means: Means, title: str) -> Table:
     }
     signed = "".join(signs for of in means.values() for _, signs in of.values())
     signs = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signed)
-    table = Table.of_texts(
-        title,
-        ({"method": name, **{head: of.get(name, "") for head, of in texts.items()}} for name in methods),
-        "bold: the best of a column",
-        f"better than {signs} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
-        if signs
-        else "",
-    )
-    strong = (
-        (methods.index(name), table.header.index(head))
-        for head, of in means.items()
-        for name, (value, _) in of.items()
-        if value == max(mean for mean, _ in of.values())
-    )
+    better = f"better than {signs} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
+    rows = ({"method": name, **{head: of.get(name, "") for head, of in texts.items()}} for name in methods)
+    table = Table.of_texts(title, rows, "bold: the best of a column", better if signs else "")
+    strong = set[tuple[int, int]]()
+    for head, of in means.items():
+        best = max((mean for mean, _ in of.values()), default=None)
+        strong |= {
+            (methods.index(name), table.header.index(head)) for name, (mean, _) in of.items() if mean == best
+        }
     return replace(table, strong=frozenset(strong))
 
 
@@ -264,18 +249,11 @@ def changes_text(results: RefineResults) -> Iterator[str]:
     concluded_of = {*results.shown, design.objective, design.aimed, design.utility}
     holm = f", p adjusted (Holm) over {results.family.size} tests" * bool(results.family.size)
     for method in held_against(design.conditions):
-        rows = [
-            row
-            for measure in results.measures
-            if measure in concluded_of
-            and (row := figures.get((measure, compared(method))))
-            and row.value is not None
-        ]
-        texts = [
-            f"{row.measure} {row.value:+.3f}"
-            + ("" if row.p_adjusted is None else f" (p {p_text(row.p_adjusted)})")
-            for row in rows
-        ]
+        texts = list[str]()
+        for measure in (measure for measure in results.measures if measure in concluded_of):
+            if (row := figures.get((measure, compared(method)))) and row.value is not None:
+                p = "" if row.p_adjusted is None else f" (p {p_text(row.p_adjusted)})"
+                texts.append(f"{measure} {row.value:+.3f}{p}")
         how = f", paired by query, signs flipped{holm}" * (method == BASELINE)
         if texts:
             yield f"{FAIR_QR} less {method}{how}: {', '.join(texts)}"
@@ -354,7 +332,7 @@ def notes(results: RefineResults) -> Iterator[str]:
             f"{design.k} of {design.documents:,} documents; loops ended with {ended}"
         )
     if "keywords" in design.query_text:
-        yield f"queries are the topics' {searched_text(design.query_text)}"
+        yield f"queries are the topics' {' and '.join(design.query_text)}"
     if design.target == "empirical":
         yield OF_JUDGEMENTS
     for reason, queries in results.left_out.items():
@@ -371,11 +349,6 @@ def notes(results: RefineResults) -> Iterator[str]:
         yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
 
 
-def searched_text(query_text: Mapping[str, int]) -> str:
-    """What is searched of topics, and of how many."""
-    return " and ".join(f"{name} ({n})" for name, n in query_text.items())
-
-
 # The figures of an audit of query refinement: AWRF of every topic from step to step, beside nDCG, and by round. Chen
 # & Fang, "FAIR-QR", arXiv 2503.21092, Figure 2: each topic before refinement, after it, and in its last order.
 
@@ -389,16 +362,13 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[base.
     for name, runs in group.drawn.items():
         for attribute, audited in runs.items():
             if isinstance(audited.results, RefineResults):
-                ending = f"-{number}-{audited.folder.resolve().name}"
-                yield from steps_plot(
-                    audited.folder, audited.results.design.aimed, ending, f", {attribute}, {name}"
-                )
+                aimed, ending = audited.results.design.aimed, f"-{number}-{audited.folder.resolve().name}"
+                yield from steps_plot(audited.folder, aimed, ending, f", {attribute}, {name}")
 
 
 def beside_plot(results: RefineResults) -> Iterator[base.Plot]:
     """Relevance across and fairness up, a mark a method: what is nearer, and at what cost. Undefined ones lack."""
-    rows, design = results.by_key(), results.design
-    marks = {}
+    rows, design, marks = results.by_key(), results.design, {}
     for name in design.conditions:
         across, up = (value_of(rows.get((measure, name))) for measure in (design.utility, design.aimed))
         if across and up:
@@ -444,34 +414,32 @@ def steps_plot(folder: Path, measure: str, ending: str = "", of: str = "") -> It
         f"filled where a step improves on the one before, dashed and hollow where it does not. {better} of "
         f"{len(topics)} queries end higher than they began."
     )
+
+    def draw(axes: Axes) -> None:
+        colors = dict(zip(STEPS, (base.INK, *base.COLORS[1:]), strict=False))
+        for row, (query, steps) in enumerate(topics):
+            for before, step in pairwise((BASELINE, *STEPS)):
+                ends, color = [steps[before], steps[step]], colors[step]
+                improves = before == step or ends[1] > ends[0]
+                line = "-" if improves else (0, (2, 2))
+                axes.plot(ends, [row, row], color=color, linewidth=1.4, linestyle=line, zorder=2)
+                axes.plot(ends[1:], [row], marker=MARKS[step], color=color, markersize=6, linestyle="none", zorder=3,
+                          clip_on=False, markerfacecolor=color if improves else "none",
+                          gid=base.tip(f"{query}, {STEPS[step]}: {ends[1]:.3f}"))  # fmt: skip
+        for step, name in STEPS.items():
+            axes.plot([], [], marker=MARKS[step], color=colors[step], linestyle="none", label=name)
+        axes.set_yticks(range(len(topics)), [base.clipped(query, 22) for query, _ in topics])
+        axes.set_ylim(len(topics) - 0.4, -0.6)
+        axes.set_xlabel(measure)
+        axes.margins(x=0.06)
+        base.below(axes, [*STEPS.values()])
+
     height = 70 + ROW * len(topics) + base.legend_height([*STEPS.values()])
-    draw = partial(_steps, topics, measure)
     yield base.Plot(f"cost-steps{ending}", f"Query by query{of}", sentence, draw, height)
 
 
-def _steps(topics: Sequence[tuple[str, Mapping[str, float]]], measure: str, axes: Axes) -> None:
-    colors = dict(zip(STEPS, (base.INK, *base.COLORS[1:]), strict=False))
-    for row, (query, values) in enumerate(topics):
-        for before, step in pairwise((BASELINE, *STEPS)):
-            ends, color = [values[before], values[step]], colors[step]
-            improves = before == step or ends[1] > ends[0]
-            if before != step:
-                axes.plot(ends, [row, row], color=color, linewidth=1.4, linestyle="-" if improves else (0, (2, 2)),
-                          zorder=2)  # fmt: skip
-            axes.plot(ends[1:], [row], marker=MARKS[step], color=color, markersize=6, linestyle="none", zorder=3,
-                      clip_on=False, markerfacecolor=color if improves else "none",
-                      gid=base.tip(f"{query}, {STEPS[step]}: {ends[1]:.3f}"))  # fmt: skip
-    for step, name in STEPS.items():
-        axes.plot([], [], marker=MARKS[step], color=colors[step], linestyle="none", label=name)
-    axes.set_yticks(range(len(topics)), [base.clipped(query, 22) for query, _ in topics])
-    axes.set_ylim(len(topics) - 0.4, -0.6)
-    axes.set_xlabel(measure)
-    axes.margins(x=0.06)
-    base.below(axes, [*STEPS.values()])
-
-
 REPLY = 200
-"""Letters of a reply that the page shows."""
+"""Letters of a reply and its class that the page shows."""
 
 
 def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> Section:
@@ -481,15 +449,12 @@ def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> 
     order = "as it was found" if design.rerank == "none" else f"by the original query, {design.rerank}"
     return Section(
         table=refine_table(results),
-        more=[
-            *contrasts_tables(results),
-            *([trail_table(trail, design.objective)] if trail else []),
-        ],
+        more=[*contrasts_tables(results), *([trail_table(trail, design.objective)] if trail else [])],
         plots=[*steps_plot(folder, design.aimed), *beside_plot(results)],
         words=METHOD,
         facts=[
             ("collection", f"{design.documents:,} documents, {design.analyzer} terms"),
-            ("query", searched_text(design.query_text)),
+            ("query", " and ".join(f"{name} ({n})" for name, n in design.query_text.items())),
             ("page", f"{design.k} documents"),
             ("objective", design.objective),
             ("target", design.target),
@@ -503,22 +468,18 @@ def trail_table(trail: Sequence[TrailLine], objective: str) -> Table:
     """Every round of every query; words that a round adds have a plus and weight."""
     rows = []
     for line in trail:
-        replies = [(reply.reply_class, " ".join(reply.text.split())) for reply in line.replies]
+        texts = [f"{reply.reply_class}: {' '.join(reply.text.split())}" for reply in line.replies]
         became = "" if line.iteration == 0 else "kept" if line.accepted else "dropped"
         figures = {objective: line.objective, **line.measures}
-        rows.append(
-            {
-                "query": line.query_id if line.iteration == 0 else "",
-                "round": str(line.iteration),
-                "for": line.subgroup or "",
-                "words": words_of(line),
-                **{name: "–" if value is None else f"{value:.3f}" for name, value in figures.items()},
-                "what became of it": became + (f" · {line.stop}" if line.stop else ""),
-                "reply": " · ".join(
-                    f"{name}: {text[:REPLY]}{'…' * (len(text) > REPLY)}" for name, text in replies
-                ),
-            }
-        )
+        rows.append({
+            "query": line.query_id if line.iteration == 0 else "",
+            "round": str(line.iteration),
+            "for": line.subgroup or "",
+            "words": words_of(line),
+            **{name: "–" if value is None else f"{value:.3f}" for name, value in figures.items()},
+            "what became of it": became + (f" · {line.stop}" if line.stop else ""),
+            "reply": " · ".join(text[:REPLY] + "…" * (len(text) > REPLY) for text in texts),
+        })  # fmt: skip
     return Table.of_texts("Round by round", rows, "words behind a + are those that the round adds")
 
 
@@ -536,5 +497,7 @@ WORDS = Wording(
     before=lambda planned: f"at most {before_text(planned)}", verdict=refine_verdict, table=refine_table,
     section=refine_section, group_plots=group_plots, group_tables=group_tables, how_ended=how_ended,
     what_was_shown=lambda about: f"round {about['iteration']}, for {about['subgroup']}", trail=trail_text,
-    concluded=conclusion,
+    concluded=lambda finding, *_: (
+        conclusion_text(finding) if status_of(finding) == NOT_ASSESSABLE else status_of(finding)
+    ),
 )  # fmt: skip
