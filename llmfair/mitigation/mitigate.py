@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, product
 from math import exp, log, sqrt
 from pathlib import Path
 from statistics import median
@@ -90,14 +90,13 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     spending = Spending()
     tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
     results, rows = outcome_of(base, tried, folder)
-    results = write(
-        folder, results, rows, {name: text for each in tried for name, text in each.files.items()}
-    )
-    errors = [(each.row.remedy, each.error) for each in tried if each.failed and each.error is not None]
-    for spec, error in errors:
-        error.message = f"{spec}: {error.message}"
-    gravest = max((error for _, error in errors), key=lambda error: error.exit_code, default=None)
-    return Mitigated(results, folder, gravest)
+    results = write(folder, results, rows, dict(chain(*(each.files.items() for each in tried))))
+    errors = list[LlmfairError]()
+    for each in tried:
+        if each.failed and each.error is not None:
+            each.error.message = f"{each.row.remedy}: {each.error.message}"
+            errors.append(each.error)
+    return Mitigated(results, folder, max(errors, key=lambda error: error.exit_code, default=None))
 
 
 def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
@@ -134,11 +133,9 @@ def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[s
 
 def remedies_of(settings: MitigateSettings) -> dict[str, Remedy]:
     """The remedies asked for, or all. Raises UsageError for an unknown one, and for parameters it does not take."""
-    every = sorted(
-        registry.names("remedy"), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)
-    )
+    others = [name for name in registry.names("remedy") if name not in FIRST]
     remedies: dict[str, Remedy] = {}
-    for spec in settings.remedy or every:
+    for spec in settings.remedy or (*FIRST, *others):
         name, _, parameters = spec.partition(":")
         try:
             remedy: Remedy = registry.lookup("remedy", name)(parameters)
@@ -194,11 +191,10 @@ def _asked(
         raise written.error
     run = written.folder
     compared, answers = _compared(run), None
-    orders: Orders
     if audit.own_lists:
         pages = audit.kind.measure.observations(run)[audit.condition]
         judged = [page for page in pages if isinstance(page, Judged) and page.query_id in base.orders]
-        orders = {page.query_id: page.rankings for page in judged}
+        orders: Orders = {page.query_id: page.rankings for page in judged}
     else:
         if run.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
             raise UsageError(
@@ -225,8 +221,7 @@ def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
                 f"the run was asked with {flag} {lacks}, and no run folder keeps what is secret.",
                 f"give it again: llmfair mitigate {base.run.path} {flag} …",
             )
-    budget = (item.name for item in fields(SpendingSettings))
-    values: dict[str, Any] = {name: getattr(base.chosen, name) for name in budget}
+    values: dict[str, Any] = {of.name: getattr(base.chosen, of.name) for of in fields(SpendingSettings)}
     values |= dict.fromkeys(("output", "measures", "fail_on", "junit", "label"))
     values |= dict.fromkeys(("dry_run", "batch", "fresh", "report"), False)
     values |= {"runs_dir": base.run.path.parent, "model": (audit.subject.spec,), "require": ()}
@@ -310,14 +305,11 @@ def changes_of(
     base: Measured, other: Measured, figures: Figures, inference: Inference
 ) -> dict[str, ChangeRow]:
     """Each measure's change, paired over the queries that both have; `figures` are both's own, by name."""
-    name = other.condition
-    changes = dict[str, ChangeRow]()
+    name, changes = other.condition, dict[str, ChangeRow]()
     for measure in map(parse_measure, (*other.columns, ANSWERS)):
-        of, declared = str(measure), measure.definition
+        of, scale, better = str(measure), measure.definition.scale, measure.definition.better
         figure = figures[name][of]
-        row = ChangeRow(
-            name, name, ALL, of, declared.scale, declared.better, of in (ODDS, UTILITY), None, None
-        )
+        row = ChangeRow(name, name, ALL, of, scale, better, of in (ODDS, UTILITY), None, None)
         row = with_figures(row, figures[NONE][of], figure)
         if of != ANSWERS:
             later, earlier = other.columns[of], base.columns[of]
@@ -332,7 +324,7 @@ def changes_of(
             row = structs.replace(row, reason="no_finite_odds")
         else:
             before, after = (
-                [values[query] for query in queries] for _, values in (base.answers, other.answers)
+                [of_query[query] for query in queries] for _, of_query in (base.answers, other.answers)
             )
             rng = np.random.default_rng(inference.seed)
             row = changed(row, change_by_query(before, after, True, inference.level, rng))
@@ -351,17 +343,18 @@ def in_band(
 
     The unmitigated rankings, the first, are tested by themselves, remedies together (Holm). No p without an interval.
     """
-    odds = [
-        None if figures[of.condition][ODDS].low is None else preference(of.columns[ODDS].values.values())
+    odds = {
+        of.condition: preference(of.columns[ODDS].values.values()).figure
         for of in every
-    ]
-    p_values = [None if of is None else of.figure.inside(band) for of in odds]
+        if figures[of.condition][ODDS].low is not None
+    }
+    p_values = [odds[of.condition].inside(band) if of.condition in odds else None for of in every]
     tests = max(1, sum(p is not None for p in p_values[1:]))
-    result = {}
-    for place, (of, p) in enumerate(zip(odds, [p_values[0], *holm(p_values[1:])], strict=True)):
-        asked = 1 - (1 - level) / (tests if place else 1)
-        lists = None if of is None or p is None else lists_to_settle(of.figure, band, asked)
-        result[every[place].condition] = {"p_inside": p, "lists_needed": lists}
+    result = dict[str, dict[str, Any]]()
+    for of, p in zip(every, [p_values[0], *holm(p_values[1:])], strict=True):
+        asked = 1 - (1 - level) / (tests if result else 1)
+        lists = None if p is None else lists_to_settle(odds[of.condition], band, asked)
+        result[of.condition] = {"p_inside": p, "lists_needed": lists}
     return result
 
 
@@ -426,10 +419,8 @@ def write(
     texts = dict(rankings)
     for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
         texts[name] = csv_text(COLUMNS, lines_of(row for row in rows if (row.query_id != ALL) is of_queries))
-    digests = {
-        name: sha256(text.encode("utf-8", "backslashreplace")).hexdigest() for name, text in texts.items()
-    }
-    results = structs.replace(results, files=digests)
+    digests = {name: sha256(text.encode("utf-8", "backslashreplace")) for name, text in texts.items()}
+    results = structs.replace(results, files={name: of.hexdigest() for name, of in digests.items()})
     earlier = set[str]()
     with suppress(UsageError):
         earlier = {*read(folder / "results.json", MitigationResults).files}
@@ -463,14 +454,14 @@ def outcome_of(
     rows = as_rows(measurements, {"run": base.run.path.name, **named}, run.words)
     of_all = [row for row in rows if row.query_id == ALL]
     figures: dict[str, dict[str, Figure]] = {}
-    for row in of_all:
-        values = {name: getattr(row, name) for name in Figure.__struct_fields__}
-        figures.setdefault(row.condition, {})[row.measure] = Figure(**values)
+    for line in of_all:
+        values = {name: getattr(line, name) for name in Figure.__struct_fields__}
+        figures.setdefault(line.condition, {})[line.measure] = Figure(**values)
     changes = {each.condition: changes_of(before, each, figures, inference) for each in every[1:]}
-    tests = [(of, measure_of) for of in changes.values() for measure_of in (ODDS, UTILITY)]
-    adjusted = holm([of[measure_of].p for of, measure_of in tests])
-    for (of, measure_of), p in zip(tests, adjusted, strict=True):
-        of[measure_of] = structs.replace(of[measure_of], p_adjusted=p)
+    tests = [*product(changes.values(), (ODDS, UTILITY))]
+    adjusted = holm([rows_of[name].p for rows_of, name in tests])
+    for (rows_of, name), p in zip(tests, adjusted, strict=True):
+        rows_of[name] = structs.replace(rows_of[name], p_adjusted=p)
     tested = in_band(every, figures, run.band, run.level)
     far = {name: distance(of[ODDS].value) for name, of in figures.items()}
     points = {
@@ -479,16 +470,14 @@ def outcome_of(
         if at is not None and (useful := figures[name][UTILITY].value) is not None
     }
     best = front(points)
-
-    def with_figures_of(row: RemedyRow) -> RemedyRow:
-        name = row.remedy
-        of = {"figures": figures[name], "distance": far[name], "front": name in best, **tested[name]}
-        return structs.replace(row, changes=changes.get(name, {}), **of)
-
-    none = RemedyRow(
-        name=NONE, remedy=NONE, title="unmitigated", does="The rankings as they are.", available=True, calls=0
-    )
-    rows_of_all = [none, *(each.row for each in tried)]
+    does = "The rankings as they are."
+    none = RemedyRow(name=NONE, remedy=NONE, title="unmitigated", does=does, available=True, calls=0)
+    remedies = [none, *(each.row for each in tried)]
+    for place, row in enumerate(remedies):
+        if row.available:
+            name = row.remedy
+            of = {"figures": figures[name], "distance": far[name], "front": name in best, **tested[name]}
+            remedies[place] = structs.replace(row, changes=changes.get(name, {}), **of)
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
     finding = run.findings.get(base.condition)
     results = MitigationResults(
@@ -502,6 +491,6 @@ def outcome_of(
         labels={str(measure): measure.label for measure in measures if measure.definition.worded},
         measure_notes={str(measure): measure.note for measure in measures if measure.note},
         family=sum(p is not None for p in adjusted),
-        remedies=[with_figures_of(row) if row.available else row for row in rows_of_all], rows=of_all,
+        remedies=remedies, rows=of_all,
     )  # fmt: skip
     return structs.replace(results, verdict=verdict_of(results, folder)), rows

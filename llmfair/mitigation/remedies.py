@@ -23,7 +23,7 @@ from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
 from llmfair.io import secrets
 from llmfair.metrics.base import Judged
-from llmfair.nouns import Attribute, Candidates, Ranking, Side
+from llmfair.nouns import Candidates, Ranking, Side
 from llmfair.prompts import wordings
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.rankers.deltr import folds
@@ -59,10 +59,6 @@ class Unmitigated:
         return self.rankings.audit
 
     @property
-    def attribute(self) -> Attribute:
-        return self.rankings.against.attribute
-
-    @property
     def model(self) -> str:
         """Whose rankings they are, as results name it."""
         return self.manifest.model
@@ -86,19 +82,16 @@ class Unmitigated:
     def orders_of(self, condition: str) -> Orders:
         """Those under any of the run's prompts."""
         files = self.rankings.conditions[condition]
-        return self.completed({
-            query_id: [file.rankings[query_id] for file in files] for query_id in sorted(files[0].rankings)
-        })  # fmt: skip
+        query_ids = sorted(files[0].rankings)
+        return self.completed({of: [file.rankings[of] for file in files] for of in query_ids})
 
     def completed(self, orders: Orders) -> Orders:
         """Rankings of the run's lists with what they leave out behind them."""
-        return {
-            judged.query_id: [
-                Ranking(judged.query_id, tuple(judged.doc_ids[place] for place in order))
-                for order in judged.orders
-            ]
-            for judged in self.judged(orders)
-        }
+        whole = dict[str, list[Ranking]]()
+        for judged in self.judged(orders):
+            doc_ids = (tuple(judged.doc_ids[place] for place in order) for order in judged.orders)
+            whole[judged.query_id] = [Ranking(judged.query_id, of) for of in doc_ids]
+        return whole
 
     def judged(self, orders: Orders) -> list[Judged]:
         """What measures read of rankings of the run's lists."""
@@ -120,10 +113,8 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
     """Reads a run. Raises UsageError for what is no complete listwise run, and for a prompt that it lacks."""
     manifest = run.read_manifest()
     if manifest.task != TASK:
-        raise UsageError(
-            f"{run.path} is a run of {manifest.task}: remedies are for rankings.",
-            "llmfair listwise makes a run of rankings",
-        )
+        what = f"{run.path} is a run of {manifest.task}: remedies are for rankings."
+        raise UsageError(what, "llmfair listwise makes a run of rankings")
     if manifest.status != "complete":
         raise UsageError(f"{run.path} is incomplete.", "the command that began the run completes it")
     settings = kind_of(TASK).settings.from_flags(manifest.flags, run.manifest)
@@ -193,9 +184,7 @@ class Remedy(ABC):
 
     def __init__(self, parameters: str = "") -> None:
         if parameters:
-            raise UsageError(
-                f"this remedy takes no parameters, but ':{parameters}' is given.", "leave it out"
-            )
+            raise UsageError(f"this remedy takes no parameters like ':{parameters}'.", "leave it out")
 
     @abstractmethod
     def apply(self, run: Unmitigated) -> Remedied | Audit:
@@ -237,10 +226,8 @@ class Reranking(Remedy):
 
     def apply(self, run: Unmitigated) -> Remedied:
         against = run.rankings.against
-        documents = tuple(against.judgements.documents.values())
-        options = RankerOptions(
-            documents, cache_folder(), against.attribute, self.parameters, groups=against.groups
-        )
+        documents, attribute = tuple(against.judgements.documents.values()), against.attribute
+        options = RankerOptions(documents, cache_folder(), attribute, self.parameters, groups=against.groups)
         ranker: Ranker = registry.lookup("ranker", self.ranker)(options)
         orders, firsts = dict[str, list[Ranking]](), list[Candidates]()
         for query_id, rankings in run.orders.items():
@@ -302,9 +289,8 @@ class FairPrompt(Remedy):
             )
         prompt = self.prompt or f"{twins[file]}-fair"
         settings = replace(run.settings, prompt=prompt, conditions=run.condition, repeat=False)
-        return Audit(
-            kind_of(TASK), settings, run.subject, run.condition, remarks=[UNREAD] * run.manifest.simulated
-        )
+        remarks = [UNREAD] * run.manifest.simulated
+        return Audit(kind_of(TASK), settings, run.subject, run.condition, remarks=remarks)
 
 
 SIMULATED = "fake:refiner"
@@ -325,15 +311,9 @@ class FairQr(Remedy):
         run.require_prompt()
         # a simulated model of lists writes no keywords
         spec = SIMULATED if run.manifest.simulated else run.model
-        settings = kind.settings.make(
-            dataset=of.dataset,
-            attribute=of.attribute,
-            queries=",".join(run.orders),
-            allow_missing=of.allow_missing,
-            model=(spec,),
-            **{name: getattr(of, name) for name in ("base_url", "server_name", "system", "extra")},
-            **{name: getattr(of, name) for name in ("template_arg", "backend_arg", "adapter")},
-        )
+        same = ("dataset", "attribute", "allow_missing", "base_url", "server_name", "system", "extra")
+        given = {name: getattr(of, name) for name in (*same, "template_arg", "backend_arg", "adapter")}
+        settings = kind.settings.make(queries=",".join(run.orders), model=(spec,), **given)
         remarks = [f"keywords are {SIMULATED}'s, a simulation"] if spec == SIMULATED else []
         return Audit(kind, settings, Subject(spec, of.adapter), "fair-qr", own_lists=True, remarks=remarks)
 
@@ -378,9 +358,8 @@ class Lora(Remedy):
                 f"no adapter of {name} is named.",
                 f"{training_of(TASK, run.settings, run.model)}    then --adapter FOLDER",
             )
-        settings = replace(
-            run.settings, conditions=run.condition, repeat=False, adapter=adapter, adapter_only=True
-        )
+        settings = replace(run.settings, conditions=run.condition, repeat=False)
+        settings = replace(settings, adapter=adapter, adapter_only=True)
         return Audit(kind_of(TASK), settings, Subject(run.model, adapter), run.condition)
 
 
@@ -391,7 +370,8 @@ class NamedPrompt(Remedy):
 
     def apply(self, run: Unmitigated) -> Remedied:
         run.require_prompt()
-        name = next((name for name, side in run.attribute.variants.items() if side is Side.PROTECTED), None)
+        variants = run.rankings.against.attribute.variants.items()
+        name = next((name for name, side in variants if side is Side.PROTECTED), None)
         if name is None or name not in run.results.design.conditions:
             again = run.again(conditions=f"{run.condition},{name}") if name else "`words` in attributes.toml"
             raise UsageError(f"the run did not ask under the {name or 'protected'} prompt.", again)

@@ -33,13 +33,6 @@ ODDS, ANSWERS, RATIO, UTILITY, PAGE, CONSISTENCY = (
 MEASURED = (ODDS, RATIO, UTILITY, PAGE, CONSISTENCY)
 
 
-Inside = Annotated[
-    Share,
-    Meta(description="Of odds of rankings inside the band, one-sided; of remedies adjusted over all (Holm)."),
-]
-TO_SETTLE = "About so many would settle whether they lie in the band."
-
-
 class RemedyRow(JsonObject, frozen=True, kw_only=True):
     """One remedy, or the unmitigated rankings (`none`); `error` says why there are no figures, and the way out.
 
@@ -60,8 +53,10 @@ class RemedyRow(JsonObject, frozen=True, kw_only=True):
     figures: Mapping[str, Figure] = {}
     changes: Mapping[str, ChangeRow] = {}
     distance: Annotated[float, Meta(ge=0)] | None = None
-    p_inside: Inside | None = None
-    lists_needed: Annotated[int, Meta(ge=1, description=TO_SETTLE)] | None = None
+    p_inside: (
+        Annotated[Share, Meta(description="Of odds inside the band, one-sided; of remedies, Holm.")] | None
+    ) = None
+    lists_needed: Annotated[int, Meta(ge=1, description="Would settle whether they lie in it.")] | None = None
     front: bool = False
     remarks: Sequence[str] = ()
 

@@ -27,7 +27,7 @@ from llmfair.mitigation.results import (
 from llmfair.nouns import Conclusion
 from llmfair.report.figures import COST, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page, warnings_of
-from llmfair.report.phrases import FEW_QUERIES, capitalised, cell, few_queries
+from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Remedied, front_plot
 from llmfair.report.section import Section
@@ -118,23 +118,22 @@ def _mitigated(
 ) -> tuple[str, RemedyRow, str, str]:
     """The nearest of the best, what it buys and costs, and the others that bring rankings nearer, too."""
     mitigated, (least, most) = [row for row in better if inside(row, results)], results.band
-    keeps = [
-        keeping(row.changes[UTILITY].low, row.changes[UTILITY].high, results.margin) for row in mitigated
-    ]
+    changes = [row.changes[UTILITY] for row in mitigated]
+    keeps = [keeping(change.low, change.high, results.margin) for change in changes]
     useful = [row for row, kept in zip(mitigated, keeps, strict=True) if kept == "kept"]
+    odds = [row.figures[ODDS] for row in better]
     if mitigated:
         status = NO_LOSS if useful else LOSS if {*keeps} == {"lost"} else INCONCLUSIVE
+    elif all((figure.high or inf) < least or (figure.low or 0) > most for figure in odds):
+        status = PARTLY
     else:
-        odds = [row.figures[ODDS] for row in better]
-        outside = all((figure.high or inf) < least or (figure.low or 0) > most for figure in odds)
-        status = PARTLY if outside else NEARER
+        status = NEARER
     best = _nearest(useful or mitigated or better)
     less, more = results.words.protected, results.words.unprotected
     if (results.base.figures[ODDS].value or 1) >= 1:
         less, more = more, less
     others = [row.title for row in better if row is not best]
     also = f"; nearer to parity, too: {listed(others)}" if others else ""
-    caution = "; few queries, so read the intervals with care" * (results.queries < FEW_QUERIES)
     change, utility = best.changes[UTILITY], "undefined"
     if change.base is not None and change.other is not None:
         utility = f"{change.base:.3f} → {change.other:.3f} ({change_text(change)})"
@@ -147,11 +146,10 @@ def _mitigated(
         settle = "its odds are too near an edge of the band for more lists to settle it"
         if best.lists_needed is not None and best.lists_needed <= MOST_QUERIES:
             settle = f"about {best.lists_needed:,} lists would settle it, if the odds stay as they are"
-    calls = count(best.calls, "further call") if best.calls else "no further call"
     sentence = (
         f"the rankings put {less} items behind {more} ones of the same relevance; {best.title} brings them "
         f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{in_the_band}, nDCG@20 {utility}, "
-        f"{calls}{also}{caution}"
+        f"{count(best.calls or 0, 'further call')}{also}"
     )
     place = f"its rankings: {folder / best.rankings[0]}" if best.rankings else "its rankings are in its run"
     return status, best, sentence, f"{settle} · " * (status == NEARER) + f"{place} · {report}"
@@ -236,14 +234,11 @@ def mitigation_table(results: MitigationResults) -> Table:
     """One row a remedy that has figures, the unmitigated rankings first; the others are named below."""
     rows = tuple(tuple(of(row) for _, of in COLUMNS) for row in (results.base, *results.tried))
     parts = [
-        "Mitigation",
-        results.dataset,
-        f"{results.attribute} (protected: {results.words.protected})",
+        "Mitigation", results.dataset, f"{results.attribute} (protected: {results.words.protected})",
         results.model + ", a simulated model" * results.model.startswith("fake:"),
-        count(results.queries, "query", "queries"),
-        f"{results.condition} prompt" * results.prompted,
+        count(results.queries, "query", "queries"), f"{results.condition} prompt" * results.prompted,
         count(results.orders, "order of each list", "orders of each list"),
-    ]
+    ]  # fmt: skip
     p_values = [f"{row.title} {p_text(row.p_inside)}" for row in results.tried if row.p_inside is not None]
     alpha, (low, high) = (1 - results.level) / 2, results.band
     notes = [
@@ -259,9 +254,8 @@ def mitigation_table(results: MitigationResults) -> Table:
         *(f"{row.title}: {remark}" for row in results.tried for remark in row.remarks),
         *(f"{measure}: {note}" for measure, note in results.measure_notes.items() if measure != PAGE),
     ]
-    return filled(
-        Table(" · ".join(filter(None, parts)), tuple(name for name, _ in COLUMNS), rows, tuple(notes))
-    )
+    header = tuple(name for name, _ in COLUMNS)
+    return filled(Table(" · ".join(filter(None, parts)), header, rows, tuple(notes)))
 
 
 def missing_lines(results: MitigationResults) -> list[str]:
@@ -275,16 +269,14 @@ def missing_lines(results: MitigationResults) -> list[str]:
 
 def plan_table(planned: MitigationPlan) -> Table:
     """What a dry run says: calls of each remedy, or why it cannot be had."""
-    rows = tuple(
-        (
-            row.remedy, row.title, *("" if n is None else f"{n:,}" for n in (row.calls, row.answered)),
-            f"not here: {row.error.message}" if row.error else row.folder or "",
-        )
-        for row in planned.remedies
-    )  # fmt: skip
+    rows = []
+    for row in planned.remedies:
+        calls, answered = ("" if n is None else f"{n:,}" for n in (row.calls, row.answered))
+        place = f"not here: {row.error.message}" if row.error else row.folder or ""
+        rows.append((row.remedy, row.title, calls, answered, place))
     header = ("remedy", "", "calls", "answered already", "run folder")
     title = f"Mitigation of {planned.run} · {count(planned.calls, 'call')}"
-    return Table(title, header, rows, ("Nothing was asked.",))
+    return Table(title, header, tuple(rows), ("Nothing was asked.",))
 
 
 # The page of a mitigation: the front of remedies, their figures and changes, and what each of them is.

@@ -485,7 +485,7 @@ class Fit:
     """
 
     coefficients: Floats
-    rows: Iterable[Rows]
+    rows: Callable[[], Iterable[Rows]]
     hessian: Floats
     queries: Integers
     changes: Floats
@@ -520,7 +520,7 @@ class Fit:
     def influence(self, contrast: Floats) -> Iterator[Rows]:
         """What rows move coefficients times a contrast by."""
         direction = np.linalg.solve(self.hessian, contrast)
-        for rows in self.rows:
+        for rows in self.rows():
             yield rows._replace(scores=rows.scores @ direction)
 
 
@@ -535,12 +535,13 @@ def fitted(outcomes: Compared, weights: Floats, stratum: Stratum | None = None) 
         if (maximum := _maximum(outcomes, design, weights)) is not None:
             coefficients, slopes = maximum
             if (changes := _jackknife(outcomes.ways[0], slopes)) is not None:
-                rows: Iterable[Rows]
+                rows: Callable[[], Iterable[Rows]]
                 if isinstance(outcomes, PairCounts):
-                    rows = _RowsOfPairs(outcomes, weights / outcomes.count, stratum, coefficients)
+                    each = weights / outcomes.count
+                    rows = partial(_rows_of_pairs, outcomes, each, stratum, coefficients)
                 else:
                     own = outcomes.of_rows(outcomes.of(stratum))
-                    rows = (Rows(slopes.scores, slopes.information, outcomes.ways, own),)
+                    rows = partial(iter, (Rows(slopes.scores, slopes.information, outcomes.ways, own),))
                 queries = np.unique(outcomes.query)
                 return Fit(coefficients, rows, slopes.hessian, queries, changes, powers, sign)
     return None
@@ -551,22 +552,16 @@ def _intercepts(outcomes: Compared, stratum: Stratum | None) -> list[Flags]:
     return [own] if stratum is None else [own, ~own]
 
 
-@dataclass(frozen=True, eq=False)
-class _RowsOfPairs:
+def _rows_of_pairs(
+    outcomes: PairCounts, weights: Floats, stratum: Stratum | None, coefficients: Floats
+) -> Iterator[Rows]:
     """Rows of comparisons that are counted, a query at a time; `weights`: of one comparison, by query and stratum."""
-
-    outcomes: PairCounts
-    weights: Floats
-    stratum: Stratum | None
-    coefficients: Floats
-
-    def __iter__(self) -> Iterator[Rows]:
-        weight_of = dict(zip(self.outcomes.query.tolist(), self.weights, strict=True))
-        for part in self.outcomes.parts():
-            design = part.design(_intercepts(part, self.stratum), 0, False)
-            weights = np.full(len(part.query), weight_of[int(part.query[0])])
-            slopes = part.slopes(design, weights, self.coefficients)
-            yield Rows(slopes.scores, slopes.information, part.ways, part.of(self.stratum))
+    weight_of = dict(zip(outcomes.query.tolist(), weights, strict=True))
+    for part in outcomes.parts():
+        design = part.design(_intercepts(part, stratum), 0, False)
+        weights = np.full(len(part.query), weight_of[int(part.query[0])])
+        slopes = part.slopes(design, weights, coefficients)
+        yield Rows(slopes.scores, slopes.information, part.ways, part.of(stratum))
 
 
 def _slot_effects(outcomes: Compared) -> Iterator[tuple[int, bool]]:

@@ -84,16 +84,14 @@ def stratum_pairs(
             for number, a, b in probes.pairs.tolist()
         ]
     documents = {document.doc_id: document for document in candidates.documents}
-    relevant, irrelevant = (
-        dict(zip(Side, pair_pools(candidates, attribute, pool, seed), strict=True)) for pool in JUDGED_STRATA
-    )
+    pools = (pair_pools(candidates, attribute, pool, seed) for pool in JUDGED_STRATA)
+    relevant, irrelevant = (dict(zip(Side, of_sides, strict=True)) for of_sides in pools)
 
     def combined(ours: Side, theirs: Side) -> Iterator[TrainingPair]:
-        for number, doc_ids in enumerate(pair_schedule(relevant[ours], irrelevant[theirs])):
-            a, b = (documents[doc_id] for doc_id in doc_ids)
-            if text(a) != text(b):
+        for number, (a, b) in enumerate(pair_schedule(relevant[ours], irrelevant[theirs])):
+            if text(documents[a]) != text(documents[b]):
                 name = f"{query.query_id}/mixed/{ours.name[0]}{theirs.name[0]}{number}"
-                yield TrainingPair(name, query, "mixed", a, b)
+                yield TrainingPair(name, query, "mixed", documents[a], documents[b])
 
     each = most // len(COMBINATIONS)
     return [*chain(*zip(*(islice(combined(*sides), each) for sides in COMBINATIONS), strict=False))]
@@ -188,10 +186,9 @@ def balances(lists: Sequence[Candidates], attribute: Attribute) -> dict[str, flo
     shares = {}
     for listed in lists:
         sides = {document.doc_id: attribute.side(document) for document in listed.documents}
-        sides = {doc_id: side for doc_id, side in sides.items() if side is not None}
-        if len({*sides.values()}) == len(Side):
-            relevant = [side for doc_id, side in sides.items() if listed.relevance.get(doc_id, 0) >= 1]
-            counted = relevant or [*sides.values()]
+        if {*sides.values()} >= {*Side}:
+            relevant = [sides[doc_id] for doc_id in sides if listed.relevance.get(doc_id, 0) >= 1]
+            counted = [side for side in relevant if side] or [side for side in sides.values() if side]
             shares[listed.query.query_id] = counted.count(Side.PROTECTED) / len(counted)
     return shares
 

@@ -10,6 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import log
 from typing import Any
 
@@ -244,9 +245,8 @@ def safeguards_of(base: Figures, offset: Figures, after: Figures) -> dict[str, S
         return [value for value in values if value is not None]
 
     def at_least(before: float | None, value: float | None, lost: float) -> Safeguard:
-        if before is None:
-            return Safeguard(value, None, True)
-        return Safeguard(value, before - lost, value is not None and value >= before - lost - ROUNDING)
+        limit = None if before is None else before - lost
+        return Safeguard(value, limit, limit is None or (value is not None and value >= limit - ROUNDING))
 
     alike = [
         sum(shares) / len(shares) if shares else None
@@ -288,18 +288,13 @@ def results_of(
     Every figure of these is a row, whose `model` says whose it is.
     """
     named = {name: design[name] for name in ("run", "dataset", "attribute")}
+    rows = (rows_of(its.rows, {**named, "model": model}, design["words"]) for model, its in figures.items())
     return FinetuneResults(
         **design,
         status="rejected" if training.rejected else "complete",
-        rows=[
-            row
-            for model, its in figures.items()
-            for row in rows_of(its.rows, {**named, "model": model}, design["words"])
-        ],
+        rows=[*chain(*rows)],
         findings={model: its.findings for model, its in figures.items()},
         cells={model: its.cells for model, its in figures.items()},
         objective={model: its.objective for model, its in figures.items()},
-        changes=changes,
-        gates_on_test=final.gates,
-        training=training,
-    )
+        changes=changes, gates_on_test=final.gates, training=training,
+    )  # fmt: skip

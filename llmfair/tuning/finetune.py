@@ -106,16 +106,14 @@ class TuningDesign:
     def identity(self) -> dict[str, Any]:
         """All that can change the adapter or its figures, for the folder's name and against mixing runs."""
         settings = self.settings
-        return {
+        more = {name: getattr(settings, name) for name in ("level", "band", "grades")}
+        names = {
             "task": "finetune-lora",
             "identity": self.checkpoint.identity,
-            **settings.of_result(),
-            "level": settings.level,
-            "band": settings.band,
-            **lists_identity(self.dataset, self.attribute, self.queries),
             "prompt_sha256": self.prompt.sha256,
-            "grades": settings.grades,
         }
+        lists = lists_identity(self.dataset, self.attribute, self.queries)
+        return {**settings.of_result(), **more, **names, **lists}
 
     def folder(self) -> AdapterDir:
         """The folder that --output says, or one derived from the settings."""
@@ -125,26 +123,16 @@ class TuningDesign:
     def of_training(self, run: str) -> dict[str, Any]:
         """The fields of `OfTraining`."""
         settings, drawn = self.settings, self.drawn
-        facts: dict[str, Any] = {
-            "preset": settings.preset_name(),
-            "split": {part: len(query_ids) for part, query_ids in plain(drawn.split).items()},
-        }
-        names = {*TuningFacts.__struct_fields__} - facts.keys()
+        split = {part: len(query_ids) for part, query_ids in plain(drawn.split).items()}
+        names = {*TuningFacts.__struct_fields__} - {"preset", "split"}
+        chosen: dict[str, Any] = {name: getattr(settings, name) for name in names}
         return {
-            "schema": SCHEMA,
-            "task": "finetune-lora",
-            "run": run,
-            "dataset": self.dataset.name,
-            "attribute": self.attribute.name,
-            "model": f"hf:{self.checkpoint.name}",
-            "words": Words(*(self.attribute.words[side] for side in Side)),
-            "level": settings.level,
-            "band": band_of(settings.band),
-            "design": TuningFacts(**facts, **{name: getattr(settings, name) for name in names}),
-            "counts": drawn.counts(),
-            "overlap": drawn.overlap(),
-            "held_out": self.held_out,
-        }
+            "schema": SCHEMA, "task": "finetune-lora", "run": run, "dataset": self.dataset.name,
+            "attribute": self.attribute.name, "model": f"hf:{self.checkpoint.name}",
+            "words": Words(*(self.attribute.words[side] for side in Side)), "level": settings.level,
+            "band": band_of(settings.band), "counts": drawn.counts(), "overlap": drawn.overlap(),
+            "design": TuningFacts(preset=settings.preset_name(), split=split, **chosen), "held_out": self.held_out,
+        }  # fmt: skip
 
     @cached_property
     def held_out(self) -> HeldOut:
@@ -372,25 +360,18 @@ def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[st
         "status": status,
         "made": now(),
         "versions": {
-            "llmfair": llmfair.__version__,
-            "python": platform.python_version(),
+            "llmfair": llmfair.__version__, "python": platform.python_version(),
             **{library: version(library) for library in LIBRARIES},
         },
         "base": {
-            "name": checkpoint.name,
-            "identity": checkpoint.identity,
-            "fingerprint": checkpoint.version,
-            "dtype": model.place.dtype,
-            "load_in_4bit": settings.load_in_4bit,
-            "place": model.place.why,
+            "name": checkpoint.name, "identity": checkpoint.identity, "fingerprint": checkpoint.version,
+            "dtype": model.place.dtype, "load_in_4bit": settings.load_in_4bit, "place": model.place.why,
         },
         "template_sha256": template.sha256,
         "template_args": dict(template.template_kwargs),
         "system": "folded" if template.folded else "separate",
         "prompt": {
-            "name": settings.prompt,
-            "sha256": design.prompt.sha256,
-            "text": design.prompt.text,
+            "name": settings.prompt, "sha256": design.prompt.sha256, "text": design.prompt.text,
             **{name: getattr(settings, name) for name in ("form", "input", "words")},
         },
         "attribute": design.attribute.name,
@@ -398,7 +379,7 @@ def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[st
         "answers": {"texts": texts, "ids": labels, "forced": list(ids[len(template.ids(chat.messages)) :])},
         "settings": identity,
         "split": plain(design.drawn.split),
-    }
+    }  # fmt: skip
 
 
 # What a training would take, counted and computed before anything is asked.
@@ -463,11 +444,8 @@ def estimate(
     embedded = vocabulary * width * (1 if config.get("tie_word_embeddings") else 2)
     own = tokens if settings.layout == "padded" else shared / settings.group_size + tokens - shared
     operations = 4 * weights * lora.prompts_of(settings) * own
-    return Needs(
-        weights=weights + embedded,
-        weights_gib=(weights * size + embedded * 2) / 2**30,
-        # A group is one batch, whatever batches the base is asked in.
-        training_gib=BYTES_PER_TOKEN * layers * width * tokens * settings.group_size / 2**30,
-        petaflop=operations / 1e15,
-        seconds={name: operations / (peak / 2) for name, peak in PEAKS.items()},
-    )
+    # A group is one batch, whatever batches the base is asked in.
+    training = BYTES_PER_TOKEN * layers * width * tokens * settings.group_size
+    seconds = {name: operations / (peak / 2) for name, peak in PEAKS.items()}
+    of_weights = (weights * size + embedded * 2) / 2**30
+    return Needs(weights + embedded, of_weights, training / 2**30, operations / 1e15, seconds)

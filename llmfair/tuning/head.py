@@ -193,15 +193,15 @@ def choose_layout(
     length = common_prefix([*chain(*(example.prompts for example in group))])
     if length < FEWEST_SHARED:
         return "padded", f"a query's prompts share {length} tokens, too few to run them once"
+
+    def logits(layout: Layout) -> torch.Tensor:
+        batch, device = Collator(layout)([group]), language_model(model.model).device
+        return answer_logits(model.model, {name: values.to(device) for name, values in batch.items()})
+
     model.model.eval()
-    device = language_model(model.model).device
-    batches = (Collator("padded")([group]), Collator("shared")([group]))
     try:
         with torch.inference_mode():
-            plain, shared = (
-                answer_logits(model.model, {name: of.to(device) for name, of in batch.items()})
-                for batch in batches
-            )
+            plain, shared = logits("padded"), logits("shared")
     except torch.OutOfMemoryError:
         raise
     except (AttributeError, TypeError, ValueError, RuntimeError) as error:
@@ -215,13 +215,12 @@ def choose_layout(
 @contextmanager
 def compiled(inner: Any) -> Iterator[None]:
     """Each decoder layer is compiled for one shape of input meanwhile."""
-    layers = list(inner.get_decoder().layers)
-    for layer in layers:
+    for layer in inner.get_decoder().layers:
         layer.compile(dynamic=False)
     try:
         yield
     finally:
-        for layer in layers:
+        for layer in inner.get_decoder().layers:
             layer._compiled_call_impl = None
 
 
@@ -242,15 +241,13 @@ def attach(model: LocalModel, settings: FinetuneSettings) -> list[str]:
     wanted = [name.strip() for name in settings.target_modules.split(",") if name.strip()]
     names = target_modules(model, wanted)
     everywhere = [name for name, _ in model.model.named_modules() if name.rpartition(".")[2] in wanted]
+    alpha = settings.lora_alpha
     config = LoraConfig(
-        r=settings.rank,
-        lora_alpha=int(settings.lora_alpha) if settings.lora_alpha.is_integer() else settings.lora_alpha,
-        lora_dropout=settings.lora_dropout,
-        bias="none",
-        task_type="CAUSAL_LM",
+        r=settings.rank, lora_alpha=int(alpha) if alpha.is_integer() else alpha, bias="none",
+        lora_dropout=settings.lora_dropout, task_type="CAUSAL_LM",
         # Short names wherever they mean the same: servers read them.
         target_modules=wanted if len(everywhere) == len(names) else names,
-    )
+    )  # fmt: skip
     with _quiet():
         model.model = get_peft_model(model.model, config)
     return names
@@ -290,13 +287,13 @@ def inputs_cast(model: Any, enabled: bool) -> Iterator[None]:
     gradients are the same.
     """
     layers = [module for module in model.modules() if hasattr(module, "cast_input_dtype_enabled")]
-    before = [layer.cast_input_dtype_enabled for layer in layers]
+    before = [(layer, layer.cast_input_dtype_enabled) for layer in layers]
     for layer in layers:
         layer.cast_input_dtype_enabled = enabled
     try:
         yield
     finally:
-        for layer, was in zip(layers, before, strict=True):
+        for layer, was in before:
             layer.cast_input_dtype_enabled = was
 
 

@@ -80,9 +80,8 @@ def loss_parts(
     pairs, anchor = mean(each, ~mixed), mean(each, mixed)
     group = mean(level, relevant) ** 2 + mean(level, irrelevant) ** 2
     slot = ((z1 + z2) / 2).square().mean()
-    loss = (
-        pairs + settings.anchor_weight * anchor + settings.group_weight * group + settings.slot_weight * slot
-    )
+    loss = pairs + settings.anchor_weight * anchor + settings.group_weight * group
+    loss = loss + settings.slot_weight * slot
     return dict(zip(PARTS, (loss, pairs, anchor, group, slot), strict=True))
 
 
@@ -153,9 +152,8 @@ class Interrupts:
 
     @contextmanager
     def kept_back(self) -> Iterator[None]:
-        numbers = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
-        if threading.current_thread() is not threading.main_thread():
-            numbers = []
+        in_main = threading.current_thread() is threading.main_thread()
+        numbers = [of for of in STOPPING if in_main and signal.getsignal(of) != signal.SIG_IGN]
         before = {number: signal.signal(number, self._note) for number in numbers}
         try:
             yield
@@ -203,15 +201,15 @@ def first(work: Callable[[], T]) -> T:
         return work()
     import torch.distributed
 
-    outcome: list[Any] = [None]
+    outcome: list[Any] = [None, None]
     if rank() == 0:
         try:
-            outcome = [(work(), None)]
+            outcome[0] = work()
         except LlmfairError as error:
-            outcome = [(None, error)]
+            outcome[1] = error
     torch.distributed.broadcast_object_list(outcome, src=0)
     result: T
-    result, failure = outcome[0]
+    result, failure = outcome
     if failure is not None:
         raise failure
     return result
@@ -248,41 +246,25 @@ def make_trainer(
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     place, steps, per_step = model.place, steps_of(settings), settings.prompts_per_step
-    warmup = round(settings.warmup * steps)
-    evaluate_every = max(1, round(settings.eval_every / per_step)) if settings.eval_every else steps
+    warmup, schedule, log = round(settings.warmup * steps), str(settings.schedule), TrainingLog(folder / LOG)
     save_every = max(1, round((settings.eval_every or SAVE_EVERY) / per_step))
-    schedule: str = settings.schedule
-    log = TrainingLog(folder / LOG)
+    evaluate_every = save_every if settings.eval_every else steps
     arguments = TrainingArguments(
         output_dir=str(folder / CHECKPOINTS),
         per_device_train_batch_size=1,  # group
-        gradient_accumulation_steps=groups_at_a_time(settings, world()),
-        max_steps=steps,
-        learning_rate=settings.learning_rate,
+        gradient_accumulation_steps=groups_at_a_time(settings, world()), max_steps=steps, seed=settings.seed,
+        learning_rate=settings.learning_rate, warmup_steps=warmup, weight_decay=0.0, max_grad_norm=settings.clip,
         lr_scheduler_type="constant_with_warmup" if warmup and schedule == "constant" else schedule,
-        warmup_steps=warmup,
-        weight_decay=0.0,
-        max_grad_norm=settings.clip,
-        seed=settings.seed,
-        bf16=place.dtype == "bfloat16",
-        use_cpu=place.device == "cpu",
-        logging_steps=1,
-        logging_nan_inf_filter=False,
+        bf16=place.dtype == "bfloat16", use_cpu=place.device == "cpu", logging_steps=1, logging_nan_inf_filter=False,
         eval_strategy="no",  # `Rhythm` says when
-        save_strategy="steps",
-        save_steps=steps,
+        save_strategy="steps", save_steps=steps,
         save_total_limit=3,  # the last two and the best
-        metric_for_best_model="eval_standing",
-        greater_is_better=False,
-        remove_unused_columns=False,
-        report_to=settings.report_to,
-        disable_tqdm=True,
-        log_level="error",
-        dataloader_pin_memory=place.device.startswith("cuda"),
-        ddp_find_unused_parameters=False,
+        metric_for_best_model="eval_standing", greater_is_better=False, remove_unused_columns=False,
+        report_to=settings.report_to, disable_tqdm=True, log_level="error",
+        dataloader_pin_memory=place.device.startswith("cuda"), ddp_find_unused_parameters=False,
         # Buffers never change; sent between two passes of a step they would void the first one's gradients.
         ddp_broadcast_buffers=False,
-    )
+    )  # fmt: skip
     arguments._n_gpu = min(1, arguments.n_gpu)  # one process never spreads over several GPUs
 
     class Rhythm(TrainerCallback):  # type: ignore[misc]

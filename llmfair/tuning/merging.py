@@ -92,10 +92,10 @@ def merge(
     |ΔW|; of `answers` probe answers those that `flipped`. Added in float32 and rounded once, to the base's type. Raises
     UsageError for a folder that exists, BackendError for a base in 4 bits and for weights that cannot be written.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty.", "choose another --output")
     import torch
 
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty.", "choose another --output")
     before = np.concatenate(pair_margins(model, probes, batch_tokens))
     modules = (module for module in model.model.modules() if hasattr(module, "get_delta_weight"))
     layers, sums = [layer for layer in modules if NAME in getattr(layer, "lora_A", {})], np.zeros(3)

@@ -293,13 +293,9 @@ class AdapterDir(RunDir):
         return self.path / "pairs.jsonl"
 
     @property
-    def rejected(self) -> Path:
-        return self.path / "rejected"
-
-    @property
     def finished(self) -> bool:
         """Whether there is a manifest: of an adapter, or of one that no gate let pass."""
-        return (self.path / MANIFEST).is_file() or (self.rejected / MANIFEST).is_file()
+        return any((path / MANIFEST).is_file() for path in (self.path, self.path / "rejected"))
 
     def begin(self, settings: Mapping[str, Any], split: Mapping[str, Any]) -> None:
         """Makes the folder, or checks that it belongs to these settings. Raises RunConflict and UsageError."""
@@ -317,6 +313,6 @@ class AdapterDir(RunDir):
         """Writes what was measured and, last, the manifest with the adapter's own sha256."""
         for name, text in files.items():
             write_whole(self.path / name, [text])
-        holder = self.path if passed else self.rejected
+        holder = self.path if passed else self.path / "rejected"
         digest = files_sha256([holder / name for name in ADAPTER])
         write_whole(holder / MANIFEST, [json_text({"schema": SCHEMA, **manifest, "adapter_sha256": digest})])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import product
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,12 +56,10 @@ def finetune_table(results: FinetuneResults) -> Table:
         "ratio", "first shown wins", "Spearman's rho with the base model", f"conclusion ({low:g}–{high:g})",
     )  # fmt: skip
     parts = [
-        "LoRA adapter" + f" (preset {design.preset})" * bool(design.preset),
-        results.dataset,
-        f"{results.attribute} (protected: {results.words.protected})",
-        results.model,
+        "LoRA adapter" + f" (preset {design.preset})" * bool(design.preset), results.dataset,
+        f"{results.attribute} (protected: {results.words.protected})", results.model,
         f"{count(design.split['test'], 'query', 'queries')} that were not trained on, both orders",
-    ]
+    ]  # fmt: skip
     rows = tuple(_row(stratum, model, results) for stratum in PAIR_STRATA for model in MODELS)
     return Table(" · ".join(parts), header, rows, tuple(_notes(results)))
 
@@ -103,10 +102,7 @@ def _notes(results: FinetuneResults) -> Iterator[str]:
     )
     gates = gates_text(training.validation.gates)
     yield f"gates on {count(split['validation'], 'query', 'queries')} of validation: {gates}"
-    yield (
-        f"logit offset: no training, {training.offset:+.2f} taken off the protected item's margin; it needs every "
-        "item's group when a model is asked, the adapter does not"
-    )
+    yield f"logit offset: {training.offset:+.2f} taken off the protected item's margin, without training"
     yield (
         f"trained on {count(split['train'], 'query', 'queries')}: {count(training.steps, 'step')}, "
         f"{training.prompts:,} prompts{', stopped early' * training.stopped_early}; best at step "
@@ -119,8 +115,7 @@ def _notes(results: FinetuneResults) -> Iterator[str]:
     )
     yield (
         "ratio: pairs that either group's item wins in both orders, ½ added to both counts (in brackets); "
-        "preference odds (adjusted for position) take the position out of all answers; Spearman's rho is of the "
-        "preferences"
+        "preference odds take the position out of all answers; Spearman's rho is of the preferences"
     )
     yield from few_queries(split["test"])
 
@@ -132,13 +127,10 @@ def odds_change(stratum: str, results: FinetuneResults) -> str:
         return ""
     change, far, near = results.changes[stratum], abs(log(before)), abs(log(after))
     way = "as far from" if far == near else "nearer to" if near < far else "farther from"
-    paired = [
-        *([] if change.low is None else [f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}]"]),
-        *([] if change.p is None else [f"p {p_text(change.p)} of no change"]),
-        count(change.n or 0, "query", "queries"),
-    ]
+    limits = "" if change.low is None else f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}], "
+    p = "" if change.p is None else f"p {p_text(change.p)} of no change, "
     return (
-        f"{before:.3f} → {after:.3f} ({', '.join(paired)}, paired): {way} parity "
+        f"{before:.3f} → {after:.3f} ({limits}{p}{count(change.n or 0, 'query', 'queries')}, paired): {way} parity "
         f"(distance in log odds {far:.2f} → {near:.2f}){OTHER_GROUP * crosses(before, after, results.band)}"
     )
 
@@ -251,10 +243,9 @@ def plan_text(planned: FinetunePlan) -> str:
         foreseen(planned.held_out),
     ]
     for part, strata in planned.counts.items():
-        counts = [
-            f"{pairs.pairs:,} {stratum} of {count(pairs.queries, 'query', 'queries')}"
-            for stratum, pairs in strata.items()
-        ]
+        counts = (
+            f"{of.pairs:,} {name} of {count(of.queries, 'query', 'queries')}" for name, of in strata.items()
+        )
         lines.append(f"{part} pairs: {', '.join(counts)}")
     lines += [
         f"{overlap.items:,} of {overlap.train_items:,} items trained on stand in measured pairs too",
@@ -264,27 +255,19 @@ def plan_text(planned: FinetunePlan) -> str:
     if (needs := planned.estimate) is None:
         lines.append("memory and time: not known of this kind of model")
     else:
-        took = " or ".join(f"{_duration(seconds)} on one {name}" for name, seconds in needs.seconds.items())
+        took = " or ".join(
+            f"{seconds / 3600:,.1f} h on one {name}" for name, seconds in needs.seconds.items()
+        )
         lines.append(
             f"about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "
             f"{needs.petaflop:.3g} PFLOP: {took}, at half of its peak"
         )
-    title = (
-        f"{planned.model} · {planned.dataset} · {planned.attribute}"
-        + f" · preset {design.preset}" * bool(design.preset)
-    )
-    examples = [
-        f"\nPrompt {number} ({prompt.pair_id}; answer ids: "
-        f"{', '.join(f'{label} = {token}' for label, token in prompt.answers.items())}):\n{prompt.text}"
-        for number, prompt in enumerate(planned.prompts, 1)
-    ]
-    return "\n".join([title, *(f"  {line}" for line in lines), *examples, "", "Nothing was asked."]) + "\n"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    title = f"{planned.model} · {planned.dataset} · {planned.attribute}"
+    text = [title + f" · preset {design.preset}" * bool(design.preset), *(f"  {line}" for line in lines)]
+    for number, prompt in enumerate(planned.prompts, 1):
+        ids = ", ".join(f"{label} = {token}" for label, token in prompt.answers.items())
+        text.append(f"\nPrompt {number} ({prompt.pair_id}; answer ids: {ids}):\n{prompt.text}")
+    return "\n".join([*text, "", "Nothing was asked."]) + "\n"
 
 
 def merge_text(merged: MergeResults) -> str:
@@ -302,10 +285,8 @@ def merge_text(merged: MergeResults) -> str:
 
 def foreseen(held: HeldOut) -> str:
     """What the test queries allow, before any answer."""
-    return (
-        f"{allowed(held)} (taken: {CONSISTENT * 100:.0f} % of pairs get one answer in both orders, intraclass "
-        f"correlation {ICC:g})"
-    )
+    share = f"{CONSISTENT * 100:.0f} % of pairs get one answer in both orders"
+    return f"{allowed(held)} (taken: {share}, intraclass correlation {ICC:g})"
 
 
 def allowed(held: HeldOut) -> str:
@@ -417,19 +398,19 @@ def adapter_warnings(results: FinetuneResults) -> Iterator[str]:
 
 def _plots(results: FinetuneResults) -> Iterator[Plot]:
     """Figure 4 of the paper: shares of answers, and their ratio; and the preference odds."""
-    both = (BASE, ADAPTER)
-    shares = [
-        (f"{stratum}\n{model}", _shares(results, model, stratum))
-        for stratum in PAIR_STRATA
-        for model in both
-        if any(astuple(results.cells[model][stratum]))
-    ]
+    both, shares = (BASE, ADAPTER), list[tuple[str, dict[str, float]]]()
+    measures = (("WinShare", "protected"), ("WinShare", "unprotected"), ("FlipRate", ""))
+    for stratum, model in product(PAIR_STRATA, both):
+        if any(astuple(results.cells[model][stratum])):
+            won, lost, flipped = (
+                results.figure(model, of, stratum, group).value or 0.0 for of, group in measures
+            )
+            tied = max(0.0, 1 - won - lost - flipped)  # margins are always read
+            shares.append((f"{stratum}\n{model}", {"PP": won, "UU": lost, "FF": flipped, "T": tied}))
     if shares:
         yield stacked_answers(shares, asdict(results.words))
-    for measure, file, name, band in (
-        (HEADLINE, HEADLINES, ODDS, results.band),
-        (SMOOTHED, SMOOTHED, "ratio", None),
-    ):
+    drawn = ((HEADLINE, HEADLINES, ODDS, results.band), (SMOOTHED, SMOOTHED, "ratio", None))
+    for measure, file, name, band in drawn:
         lines = []
         for stratum in PAIR_STRATA:
             before, after = (on_log(value_of(results.figure(model, measure, stratum))) for model in both)
@@ -437,13 +418,6 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
         if any(after for *_, after in lines):
             title = f"{capitalised(name)}, before and after"
             yield ratios(lines, name, band, title, file, favoured=favoured_of(results.words))
-
-
-def _shares(results: FinetuneResults, model: str, stratum: str) -> dict[str, float]:
-    """Shares of cells; what is neither won nor flipped is tied, since margins are always read."""
-    measures = (("WinShare", "protected"), ("WinShare", "unprotected"), ("FlipRate", ""))
-    won, lost, flipped = (results.figure(model, name, stratum, of).value or 0.0 for name, of in measures)
-    return {"PP": won, "UU": lost, "FF": flipped, "T": max(0.0, 1 - won - lost - flipped)}
 
 
 ADAPTER_PAGE = General(

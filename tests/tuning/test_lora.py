@@ -325,9 +325,8 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     monkeypatch.setattr("llmfair.tuning.finetune.finetune", lambda *_: done)
     monkeypatch.setattr("llmfair.tuning.lora.first", lambda _: waited.append(capfd.readouterr().err))
     monkeypatch.setattr(terminal, "output", terminal.Output(as_json=True))
-    ctx = typer.Context(typer.main.get_command(typer.Typer(callback=print)))
     with pytest.raises(typer.Exit) as left:
-        remedies.finetune_lora(FinetuneSettings.make(base_model="model"), "json", ctx=ctx)
+        remedies.finetune_lora(FinetuneSettings.make(base_model="model"), "json")
     assert left.value.exit_code == (4 if number == 0 else 0)
     (before,) = waited  # all of them wait for each other
     assert before.count("Error: no checkpoint kept the gates.") == (number == 0)

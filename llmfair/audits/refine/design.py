@@ -359,8 +359,8 @@ class RefineDesign(Design[Ended]):
         try:
             while True:
                 chats = steps.send(replies) if replies else next(steps)
-                named = (json.dumps({"keywords": [chat.about["subgroup"]]}) for chat in chats)
-                replies = [nouns.Completion(text, nouns.Finish.STOP) for text in named]
+                texts = (json.dumps({"keywords": [chat.about["subgroup"]]}) for chat in chats)
+                replies = [nouns.Completion(text, nouns.Finish.STOP) for text in texts]
         except StopIteration as end:
             documents = tuple(self.dataset.document(doc_id) for doc_id in end.value.final)
         return nouns.Candidates(query, documents, self.dataset.qrels.get(query.query_id, {}))
@@ -492,20 +492,17 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     attribute = named_attribute(dataset, settings.attribute, settings.mixed)
     queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
     # of a search server as of a model's
-    patience = Patience(
-        settings.timeout, settings.retries, seconds(settings.max_wait), seconds(settings.outage)
-    )
+    wait, outage = seconds(settings.max_wait), seconds(settings.outage)
+    patience = Patience(settings.timeout, settings.retries, wait, outage)
     fields = [field.strip() for field in (settings.engine_fields or "").split(",") if field.strip()]
-    analyzer = ANALYZERS[settings.analyzer]
-    engine = engine_of(dataset, analyzer, settings.engine, settings.engine_url, fields, patience)
+    engine = engine_of(
+        dataset, ANALYZERS[settings.analyzer], settings.engine, settings.engine_url, fields, patience
+    )
     first_stage = FirstStage(engine, dataset, attribute, settings.query_text, settings.depth)
     check_target(settings.target)
     objective = parse_measure(settings.objective, Judged)
-    if (
-        "target" not in objective.definition.params
-        or objective.definition.better not in ("lower", "higher")
-        or objective.cutoff is None
-    ):
+    directed = objective.definition.better in ("lower", "higher")
+    if "target" not in objective.definition.params or not directed or objective.cutoff is None:
         raise UsageError(
             f"--objective {objective}: it takes a measure with a target, a better direction and a cutoff.",
             "KL@20, AWRF@20, or KL(direction=target-current)@20",

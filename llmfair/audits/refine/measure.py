@@ -116,29 +116,19 @@ def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
         values = {
             str(of): design.pages.value(of, query.query_id, doc_ids) if doc_ids else None for of in measures
         }
+        replies = [
+            TrailReply(
+                of.text, str(of.read.reply_class), of.read.parsed_by, of.prompt_tokens, of.completion_tokens
+            )
+            for of in step.replies
+        ]
         yield TrailLine(
-            query_id=query.query_id,
-            attribute=design.attribute.name,
-            iteration=step.iteration,
-            query=refined_text(query, step.added),
-            original=query.text,
-            added=step.added,
-            new=step.new,
-            subgroup=step.subgroup,
-            target=topic.target,
-            current=step.page.shares if doc_ids else {},
-            objective=step.page.objective,
-            attained=topic.stopping.attained,
-            measures=values,
-            accepted=step.accepted,
-            stop=str(refined.stop) if last else None,
-            n=len(doc_ids),
-            doc_ids=doc_ids,
-            final=refined.final if last else (),
-            replies=[
-                TrailReply(of.text, str(of.read.reply_class), of.read.parsed_by, of.prompt_tokens, of.completion_tokens)
-                for of in step.replies
-            ],
+            query_id=query.query_id, attribute=design.attribute.name, iteration=step.iteration,
+            query=refined_text(query, step.added), original=query.text, added=step.added, new=step.new,
+            subgroup=step.subgroup, target=topic.target, current=step.page.shares if doc_ids else {},
+            objective=step.page.objective, attained=topic.stopping.attained, measures=values, accepted=step.accepted,
+            stop=str(refined.stop) if last else None, n=len(doc_ids), doc_ids=doc_ids,
+            final=refined.final if last else (), replies=replies,
         )  # fmt: skip
 
 
@@ -284,10 +274,6 @@ class Rule:
     controls: Sequence[str] = ()
 
 
-Values = Mapping[str, Mapping[str, float]]
-"""Queries' own values of a measure by method; those without one are absent."""
-
-
 @dataclass(frozen=True)
 class Contrast:
     """fair-qr less another method in one measure: the row of all topics, and how many of them differ."""
@@ -350,8 +336,10 @@ def directed(columns: Sequence[Column]) -> dict[Measure, dict[str, dict[str, flo
     return values
 
 
-def pairs_of(values: Values, method: str, against: str) -> dict[str, tuple[float, float]]:
-    """The queries' values of the second method and of the first, where both have any."""
+def pairs_of(
+    values: Mapping[str, Mapping[str, float]], method: str, against: str
+) -> dict[str, tuple[float, float]]:
+    """The queries' values by the second method and by the first, where both have any."""
     before, after = values.get(against, {}), values.get(method, {})
     both = sorted(before.keys() & after.keys())
     return {query_id: (before[query_id], after[query_id]) for query_id in both}
@@ -419,14 +407,10 @@ def finding_of(rule: Rule, contrasts: Contrasts, level: float) -> RefineFinding:
         return finding
     signs = {place: certain(each, level) for place, each in contrasts.items()}
     goals = [goal for measure in (rule.objective, rule.aimed) if (goal := (measure, BASELINE)) in contrasts]
-    nearer = min(signs[goal] for goal in goals)
-    beyond = min(
-        (
-            min(signs.get((rule.objective, name), 0), -1 if signs.get((rule.aimed, name)) == -1 else 1)
-            for name in rule.controls
-        ),
-        default=1,
-    )
+    nearer, beyond = min(signs[goal] for goal in goals), 1
+    for name in rule.controls:
+        farther = signs.get((rule.aimed, name)) == -1
+        beyond = min(beyond, -1 if farther else signs.get((rule.objective, name), 0))
     conclusion, changed = CONCLUDED[min(nearer, beyond)], min(contrasts[goal].changed for goal in goals)
     few = conclusion is Conclusion.INCONCLUSIVE and changed < FEWEST_TESTED
     loss = None  # open
@@ -434,22 +418,15 @@ def finding_of(rule: Rule, contrasts: Contrasts, level: float) -> RefineFinding:
         loss = True
     elif utility is not None and utility.row.low is not None and utility.changed >= FEWEST_TESTED:
         loss = None if utility.row.low < -rule.margin else False
-    return structs.replace(
-        finding,
-        conclusion=conclusion,
-        reason=FEW_CHANGED if few else None,
-        changed=changed,
-        nearer=CLAIMS[nearer],
-        beyond=CLAIMS[beyond],
-        control=min(
-            (name for name in rule.controls if (rule.objective, name) in contrasts),
-            key=lambda name: better(rule.objective) * (contrasts[rule.objective, name].row.value or 0.0),
-            default=None,
-        ),
-        loss=loss,
-        p=objective.row.p,
-        p_adjusted=objective.row.p_adjusted,
+    control = min(
+        (name for name in rule.controls if (rule.objective, name) in contrasts),
+        key=lambda name: better(rule.objective) * (contrasts[rule.objective, name].row.value or 0.0),
+        default=None,
     )
+    return structs.replace(
+        finding, conclusion=conclusion, reason=FEW_CHANGED if few else None, changed=changed, nearer=CLAIMS[nearer],
+        beyond=CLAIMS[beyond], control=control, loss=loss, p=objective.row.p, p_adjusted=objective.row.p_adjusted,
+    )  # fmt: skip
 
 
 def outcome_of(
@@ -489,12 +466,9 @@ def outcome_of(
     least = mean_of(map(design.least, targets)) if design.objective.name == "KL" else None
     replies = [step.replies for refined in ended for step in refined.rounds]
     read = [reply.read for of in replies for reply in of]
-    answers = ReplyCounts(
-        replies=len(read),
-        unparseable=sum(not reply.readable for reply in read),
-        classes=dict(sorted(Counter(str(reply.reply_class) for reply in read).items())),
-        asked_again=sum(len(of) > 1 for of in replies),
-    )
+    classes = dict(sorted(Counter(str(reply.reply_class) for reply in read).items()))
+    unparseable, again = sum(not reply.readable for reply in read), sum(len(of) > 1 for of in replies)
+    answers = ReplyCounts(replies=len(read), unparseable=unparseable, classes=classes, asked_again=again)
     document = design.resulting(
         RefineResults, design.told(run, chains, failures, columns), {FAIR_QR: answers}, findings,
         reach={} if least is None else {str(design.objective): Reach(low=least)},
@@ -502,9 +476,7 @@ def outcome_of(
         stops=dict(Counter(str(refined.stop) for refined in ended)),
         iterations={str(n): of for n, of in sorted(Counter(of.kept.iteration for of in topics).items())},
         paper=paper_tests(columns),
-        remarks=[
-            f"{of.name}: {text}" for of in design.baselines for text in remarks(of.ranker, in_order[of.name])
-        ],
+        remarks=[f"{of.name}: {text}" for of in design.baselines for text in remarks(of.ranker, in_order[of.name])],
         calls_made=answers.replies, family=Family(tests, None),
     )  # fmt: skip
     documents = {doc_id for line in trail for doc_id in line.doc_ids}

@@ -37,12 +37,8 @@ class RefineSettings(PromptSettings, AuditSettings):
     model: tuple[str, ...] = MODEL(
         ("fake:refiner",),
         "Who writes keywords: openai:NAME, hf:NAME, vllm:NAME, fake:refiner, fake:name (the group's name alone); "
-        "repeatable, one run each.",
-        short="-m",
-        effect=IMPORTS,
-        result=False,
-        advanced=False,
-    )
+        "repeatable, one run each.", short="-m", effect=IMPORTS, result=False, advanced=False,
+    )  # fmt: skip
     prompt: str | None = PROMPT(
         None, "Prompt template of your own, a TOML file (default: refine).", result=False
     )
@@ -53,56 +49,41 @@ class RefineSettings(PromptSettings, AuditSettings):
         (BASELINE,),
         "What refinement is held against beside bm25 and greedy: fake:name (the group's name for keywords), mmr, "
         "fair-star:p=0.3, deltr, dlf-like, sbert or any other ranker; ALIAS=RANKER names it otherwise; all: those of "
-        "the paper; repeatable.",
-        result=False,
-    )
+        "the paper; repeatable.", result=False,
+    )  # fmt: skip
     depth: int = DATA(
-        1000,
-        "How many documents the original query finds, of which baselines order the first.",
-        least=1,
-        most=1_000_000,
-        result=False,
-        advanced=True,
-    )
+        1000, "How many documents the original query finds, of which baselines order the first.", least=1,
+        most=1_000_000, result=False, advanced=True,
+    )  # fmt: skip
     query_text: Literal["keywords", "title"] = DATA(
-        "keywords",
-        "What is searched of a topic: its keywords, where it has any (keywords.jsonl), or its title.",
+        "keywords", "What is searched of a topic: its keywords, where it has any (keywords.jsonl), or its title.",
         result=False,
-    )
+    )  # fmt: skip
     analyzer: Literal["english", "standard"] = DATA(
         "english", "How text becomes terms: english cuts endings, standard leaves words whole.", advanced=True
     )
     engine: str = DATA(
         "tantivy",
         "Who searches: tantivy, on this machine, or an index of a server: elasticsearch:INDEX, opensearch:INDEX.",
-        result=False,
-        advanced=True,
-        form=INDEX,
-    )
+        result=False, advanced=True, form=INDEX,
+    )  # fmt: skip
     engine_url: str | None = DATA(
-        None,
-        "The server's address; its key is in LLMFAIR_SEARCH_API_KEY, or in LLMFAIR_SEARCH_USER and _PASSWORD.",
-        effect=SENT,
-        result=False,
-        advanced=True,
-    )
+        None, "The server's address; its key is in LLMFAIR_SEARCH_API_KEY, or in LLMFAIR_SEARCH_USER and _PASSWORD.",
+        effect=SENT, result=False, advanced=True,
+    )  # fmt: skip
     engine_fields: str | None = DATA(
         None,
         "Fields that are searched of an index that llmfair did not fill, comma-separated, each by its own analyzer.",
-        result=False,
-        advanced=True,
-    )
+        result=False, advanced=True,
+    )  # fmt: skip
     objective: str = STATISTICS(
-        "KL@20",
-        "The measure of one page that the loop improves; its cutoff is the length of the page.",
-        result=True,
-    )
+        "KL@20", "The measure of one page that the loop improves; its cutoff is the length of the page.", result=True,
+    )  # fmt: skip
     target: str = STATISTICS(
         "empirical",
         "The groups' shares aimed at: empirical (those of the relevant documents), trec2021, trec2022, uniform, or a "
-        "file as in ./shares.json; of all measures that name none.",
-        result=True,
-    )
+        "file as in ./shares.json; of all measures that name none.", result=True,
+    )  # fmt: skip
     max_iterations: int = DATA(5, "Rounds of refinement, at most.", least=0, most=1_000)
     keep: Literal["added", "last"] = DATA(
         "added", "Words accumulate (added), or each round's replace those before (last)."
@@ -117,47 +98,29 @@ class RefineSettings(PromptSettings, AuditSettings):
         "Who orders the last page by the original query: bm25, a ranker such as sbert or dense:NAME, or none.",
     )
     weight: float = DATA(
-        1.0,
-        "What an added word counts beside one of the query.",
-        advanced=True,
-        least=1 / HEAVIEST,
-        most=HEAVIEST,
-    )
+        1.0, "What an added word counts beside one of the query.", advanced=True, least=1 / HEAVIEST, most=HEAVIEST,
+    )  # fmt: skip
     kl_threshold: float = STATISTICS(
-        0.0,
-        "How far from the best that a page can have the loop is content, in units of the objective.",
-        least=0,
-        result=True,
-        advanced=True,
-    )
+        0.0, "How far from the best that a page can have the loop is content, in units of the objective.", least=0,
+        result=True, advanced=True,
+    )  # fmt: skip
     floor: bool = STATISTICS(
-        True,
-        "Stop at the least divergence that a page of whole documents can have, not only at none.",
-        result=True,
+        True, "Stop at the least divergence that a page of whole documents can have, not only at none.", result=True,
         advanced=True,
-    )
+    )  # fmt: skip
     margin: float = STATISTICS(
         0.05, "Loss of nDCG that still counts as none.", advanced=True, least=0, below=1
     )
     fail_on: str | None = STATISTICS(
-        None,
-        "Verdicts that end in exit 4, comma-separated: 'no nearer', 'no nearer than without a model', "
+        None, "Verdicts that end in exit 4, comma-separated: 'no nearer', 'no nearer than without a model', "
         "'nearer at a loss', 'nearer at open cost', inconclusive, 'not assessable'.",
-    )
+    )  # fmt: skip
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
         # Chen and Fang 2025, sections 2 and 3; the limit of 5 and the objective are the defaults
-        return {
-            "paper": {
-                "analyzer": "standard",
-                "form": "paper",
-                "allow_unknown": True,
-                "temperature": 0.3,
-                "kl_threshold": 1e-6,
-                "floor": False,
-            }
-        }
+        loop = {"analyzer": "standard", "form": "paper", "allow_unknown": True, "floor": False}
+        return {"paper": {**loop, "temperature": 0.3, "kl_threshold": 1e-6}}
 
     @classmethod
     def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:

@@ -138,10 +138,9 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
         for name in (finding.measure, finding.aimed, finding.utility)
         if (row := conclusions.figures.get((name, compared(BASELINE)))) and row.value is not None
     }
-    beyond = compared(str(finding.control))
+    beyond, figures = compared(str(finding.control)), conclusions.figures
     texts = [
-        change_text(name, row, conclusions.figures.get((name, beyond)), finding.control)
-        for name, row in changes.items()
+        change_text(name, row, figures.get((name, beyond)), finding.control) for name, row in changes.items()
     ]
     figure = changes.get(finding.measure) or absent_row(finding.measure, Key(FAIR_QR))
     n = figure.n or 0
@@ -226,17 +225,14 @@ def means_of_columns(results: RefineResults) -> Means:
 def group_tables(group: Group) -> Iterator[Table]:
     """Of runs under the paper's preset its Table 1, attributes side by side, and the tests of this house beside it."""
     for name, runs in group.rows.items():
+        audits = ((attribute, audited.results) for attribute, audited in runs.items())
         results = {
-            attribute: audited.results
-            for attribute, audited in runs.items()
-            if isinstance(audited.results, RefineResults) and audited.results.design.preset == PRESET
+            of: its for of, its in audits if isinstance(its, RefineResults) and its.design.preset == PRESET
         }
-        means = {
-            f"{attribute}: " * (len(results) > 1) + head: column
-            for attribute, of in results.items()
-            for head, column in means_of_columns(of).items()
-        }
-        about = f"{group.dataset} · {name}"
+        means, about = dict[str, Mapping[str, tuple[float, str]]](), f"{group.dataset} · {name}"
+        for attribute, of in results.items():
+            first = f"{attribute}: " * (len(results) > 1)
+            means |= {first + head: column for head, column in means_of_columns(of).items()}
         if results:
             yield paper_table(means, f"Table 1 of the paper · {about}")
         for attribute, of in results.items():
@@ -267,18 +263,14 @@ def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]
         if row := figures.get((measure, compared(method))):
             tests = {"p": row.p, "p (Holm)": row.p_adjusted, "p (paired t)": paired_t.get((measure, method))}
             rows.append({
-                "measure": measure * (method == BASELINE),
-                "method": method,
+                "measure": measure * (method == BASELINE), "method": method,
                 f"change [{results.level * 100:g} %]": cell(row),
                 **{head: "–" if p is None else p_text(p) for head, p in tests.items()},
             })  # fmt: skip
     if len(methods) > 1:
-        yield Table.of_texts(
-            f"{FAIR_QR} less each method, paired by query{about}",
-            rows,
-            f"p by signs flipped; adjusted (Holm) over all {results.family.size} tests of the run; paired t as in the "
-            "paper, not adjusted",
-        )
+        note = f"p by signs flipped; adjusted (Holm) over all {results.family.size} tests of the run; paired t as in "
+        title = f"{FAIR_QR} less each method, paired by query{about}"
+        yield Table.of_texts(title, rows, f"{note}the paper, not adjusted")
 
 
 # What an audit of query refinement found as a table: the original query, the refined one, and its page in order.
