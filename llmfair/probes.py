@@ -9,7 +9,6 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from heapq import merge
 from operator import itemgetter
 from typing import Any, Literal, TypeVar
@@ -134,8 +133,7 @@ class PairProbes:
     """What is asked of one query and stratum, by pair and draw: a million probes, each made when its turn comes.
 
     `pairs`: the number in the schedule of each pair, and where its protected and its unprotected item stand in the
-    list; shape (pairs, 3). All are asked `repeats` times, the first `twice` at least twice. `passed_over` had two equal
-    texts: nothing to choose.
+    list; shape (pairs, 3). All are asked `repeats` times, the first `twice` at least twice.
     """
 
     candidates: Candidates
@@ -143,7 +141,6 @@ class PairProbes:
     pairs: NDArray[np.int32]
     repeats: int
     twice: int
-    passed_over: int
 
     def __len__(self) -> int:
         return len(self.pairs) * self.repeats + self.twice * (max(self.repeats, 2) - self.repeats)
@@ -151,7 +148,6 @@ class PairProbes:
     def __iter__(self) -> Iterator[Probe]:
         query, documents = self.candidates.query, self.candidates.documents
         for place, (number, protected, unprotected) in enumerate(self.pairs.tolist()):
-            number = _shared(number)
             pair = replace(self.candidates, documents=(documents[protected], documents[unprotected]))
             for draw in range(max(self.repeats, 2) if place < self.twice else self.repeats):
                 yield Probe(
@@ -162,12 +158,6 @@ class PairProbes:
                     order=number,
                     draw=draw,
                 )
-
-
-@cache
-def _shared(number: int) -> int:
-    """The very same object for equal numbers, of which every query has its own: they are kept with every answer."""
-    return number
 
 
 def pairwise_probes(
@@ -188,20 +178,18 @@ def pairwise_probes(
     """
     texts = {document.doc_id: text_of(document) for document in candidates.documents}
     places = {doc_id: place for place, doc_id in enumerate(candidates.doc_ids)}
-    passed_over, chosen = 0, list[tuple[int, int, int]]()
+    chosen = list[tuple[int, int, int]]()
     pools = pair_pools(candidates, attribute, stratum, seed)
     alike = by_grade(candidates, *pools).values() if grades == "match" else [pools]
     for number, (protected, unprotected) in enumerate(merged_schedule(alike)):
         if len(chosen) == pairs:
             break
-        if texts[protected] == texts[unprotected]:
-            passed_over += 1
-        else:
+        if texts[protected] != texts[unprotected]:  # else there is nothing to choose
             chosen.append((number, places[protected], places[unprotected]))
     # Less a little: 0.1 · 70 is 7.000000000000001.
     twice = math.ceil(noise_share * len(chosen) - 1e-9)
     rows = np.array(chosen, np.int32).reshape(-1, 3)
-    return PairProbes(candidates, stratum, rows, repeats, twice, passed_over)
+    return PairProbes(candidates, stratum, rows, repeats, twice)
 
 
 def pair_schedule(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -257,9 +245,7 @@ def pair_pools(
         if side is not None and (stratum == "unjudged" or relevant == (stratum == "relevant")):
             pools[side].append(document.doc_id)
     rng = _rng(seed, candidates, pair_stream(stratum))
-    protected, unprotected = (
-        _permuted(sorted(pools[side], key=_by_number), rng) for side in (Side.PROTECTED, Side.UNPROTECTED)
-    )
+    protected, unprotected = (_permuted(sorted(ids, key=_by_number), rng) for ids in pools.values())
     return protected, unprotected
 
 

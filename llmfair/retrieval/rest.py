@@ -8,11 +8,13 @@ OpenSearch from 3.0 on does not: no order differs.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -62,10 +64,6 @@ class Shape(Struct):
     number_of_shards: str = "1"
 
 
-class Settings(Struct):
-    index: Shape = msgspec.field(default_factory=Shape)
-
-
 class IndexSource(Struct):
     """What llmfair wrote of an index that it filled; `documents`, when it was whole."""
 
@@ -98,7 +96,7 @@ class Mappings(Property, rename={"meta": "_meta"}):
 
 
 class IndexFacts(Struct):
-    settings: Settings = msgspec.field(default_factory=Settings)
+    settings: dict[str, Shape] = {}
     mappings: Mappings = msgspec.field(default_factory=Mappings)
 
 
@@ -163,7 +161,9 @@ class SearchServer:
         self._url, self._patience = url.rstrip("/"), patience
         self._client = Client(self.name, url, headers, patience.timeout, LONGEST_REPLY)
         login = [key, password, *[both] * bool(user)]
-        self._hide, self._hide_quoted = secrets.without([*secrets.known(), *login]), secrets.quoted(login)
+        every = {*secrets.known(), *login}
+        every |= {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in every}  # as it stands in JSON
+        self._hide, self._hide_quoted = secrets.without(every), secrets.quoted(login)
         self._retries = Retries(patience.retries, patience.max_wait, patience.outage)
 
     def ask(
@@ -247,15 +247,15 @@ class SearchServer:
         words = self._hide_quoted(" ".join(str(error or "").split()))
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""
 
+    def present(self, answer: T | None) -> T:
+        """The answer about an index that was there. Raises UsageError where it is not any more."""
+        if answer is None:
+            raise UsageError(f"the index was removed from {self.name}.", "fill it again")
+        return answer
+
     def count(self, index: str) -> int:
         """How many documents of an index can be found."""
-        answer = self.ask("GET", f"/{index}/_count", CountReply)
-        if answer is None:
-            raise self.removed()
-        return answer.count
-
-    def removed(self) -> UsageError:
-        return UsageError(f"the index was removed from {self.name}.", "fill it again")
+        return self.present(self.ask("GET", f"/{index}/_count", CountReply)).count
 
     def describe(self, index: str) -> IndexFacts | None:
         """What an index is; None where there is none. Raises UsageError for a name of several."""
@@ -283,16 +283,18 @@ class SearchEngines:
         command = options.made.command if options.made else "llmfair datasets fetch"
         if (facts := server.describe(index)) is None:
             raise UsageError(f"there is no index '{index}' on {server.name}.", f"{command}    fills one")
-        shape, documents = facts.settings.index, server.count(index)
+        shape, documents = facts.settings.get("index", Shape()), server.count(index)
         identity = f"{self.name}={version} index={index} uuid={shape.uuid or ''} documents={documents}"
-        several, there = shape.number_of_shards != "1", dict(facts.mappings.types())
+        # words are counted in all shards
+        path = f"/{index}/_search{'?search_type=dfs_query_then_fetch' * (shape.number_of_shards != '1')}"
+        there = dict(facts.mappings.types())
         if options.fields:
             # a field that is not there finds nothing, and the server says nothing of it
             if missing := next((field for field in options.fields if field not in there), None):
                 named = ", ".join([*there][:MOST_FIELDS]) or "none"
                 raise UsageError(f"{where} has no field '{missing}'.", f"its fields: {named}")
             identity += f" fields={','.join(options.fields)}"
-            return RestEngine(server, index, options.fields, None, documents, identity, several)
+            return RestEngine(identity, server, path, options.fields, None, documents)
         if (origin := facts.mappings.meta.llmfair) is None:
             texts = [name for name, kind in there.items() if kind == "text"]
             raise UsageError(
@@ -303,7 +305,7 @@ class SearchEngines:
         if origin.documents is None:
             raise UsageError(f"{where} is not filled to its end.", f"{command}    continues")
         identity = f"bm25 k1={K1} b={B} tokenizer={origin.tokenizer} {identity} source={origin.source[:12]}"
-        return RestEngine(server, index, (FIELD,), options.analyzer, documents, identity, several)
+        return RestEngine(identity, server, path, (FIELD,), options.analyzer, documents)
 
     def filler(self, index: str, url: str | None, analyzer: Analyzer) -> Fill:
         """Fills the index on its server. Raises UsageError, MissingKey or Unavailable where that cannot be asked."""
@@ -324,6 +326,17 @@ class SearchEngines:
         LlmfairError for a document that the server does not take.
         """
         where, meta = f"{self.name}:{index}", {"source": source, "tokenizer": analyzer.tokenizer}
+
+        def check(bulk: BulkReply) -> None:
+            for row in (row for item in bulk.items for row in item.values()):
+                if row.status == 429 or row.status in PASSING:
+                    raise RateLimited(None)
+                if row.status >= 400 and row.status != 409:  # 409: it was sent before, and is there
+                    raise LlmfairError(
+                        f"{where} does not take document '{row.doc_id[:LONGEST_QUOTE]}'{server.quote(row.error)}.",
+                        "check the index and what the key may do; the same command continues",
+                    )
+
         if (facts := server.describe(index)) is None:
             bm25 = {"type": "BM25", "k1": K1, "b": B}
             field = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
@@ -343,17 +356,6 @@ class SearchEngines:
                 return
             server.ask("POST", f"/{index}/_refresh", dict)
             held = server.count(index)
-
-        def check(bulk: BulkReply) -> None:
-            for row in (row for item in bulk.items for row in item.values()):
-                if row.status == 429 or row.status in PASSING:
-                    raise RateLimited(None)
-                if row.status >= 400 and row.status != 409:  # 409: it was sent before, and is there
-                    raise LlmfairError(
-                        f"{where} does not take document '{row.doc_id[:LONGEST_QUOTE]}'{server.quote(row.error)}.",
-                        "check the index and what the key may do; the same command continues",
-                    )
-
         sent = start = max(0, held - BATCH)  # all but the last batch that was begun is whole
         for lines in _batches(islice(documents, start, None), analyzer):
             server.ask("POST", f"/{index}/_bulk", BulkReply, b"".join(lines), check)
@@ -386,30 +388,23 @@ for _kind in ("elasticsearch", "opensearch"):
     register("engine", _kind)(SearchEngines(_kind))
 
 
+@dataclass(frozen=True)
 class RestEngine:
-    """BM25 by a server. Without an analyzer of ours, text is the server's to cut into terms."""
+    """BM25 by a server at the `path` of an index. Without an analyzer of ours, it cuts text into terms itself."""
 
-    def __init__(
-        self,
-        server: SearchServer,
-        index: str,
-        fields: Sequence[str],
-        analyzer: Analyzer | None,
-        documents: int,
-        identity: str,
-        several_shards: bool,
-    ) -> None:
-        self.identity = identity
-        self._server, self._fields, self._analyzer, self._documents = server, fields, analyzer, documents
-        words_of_all_shards = "?search_type=dfs_query_then_fetch" if several_shards else ""
-        self._path = f"/{index}/_search{words_of_all_shards}"
+    identity: str
+    server: SearchServer
+    path: str
+    fields: Sequence[str]
+    analyzer: Analyzer | None
+    documents: int
 
     def count(self) -> int:
-        return self._documents
+        return self.documents
 
     def search(self, text: str, k: int, added: str = "", weight: float = 1.0) -> list[Hit]:
         wanted = [*self._words(text), *self._words(added, weight)]
-        k = min(k, self._documents)
+        k = min(k, self.documents)
         if not wanted or k < 1:
             return []
         if k > WINDOW:
@@ -422,34 +417,31 @@ class RestEngine:
             fetched = min(4 * fetched, WINDOW)  # a server has ties in the order of its segments
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
-        scores: dict[str, float] = {}
-        left = iter(doc_ids)
+        scores, left = dict[str, float](), iter(doc_ids)
         while some := list(islice(left, WINDOW)):
             among = {"filter": [{"ids": {"values": some}}], "should": self._words(text)}
             scores.update(self._hits({"bool": among}, len(some)))
         if missing := next((doc_id for doc_id in doc_ids if doc_id not in scores), None):
-            raise Missing(f"the index on {self._server.name} has no document '{missing}'.", "fill it again")
+            raise Missing(f"the index on {self.server.name} has no document '{missing}'.", "fill it again")
         return {doc_id: scores[doc_id] for doc_id in doc_ids}
 
     def _words(self, text: str, weight: float = 1.0) -> list[dict[str, Any]]:
         """What each field is searched for."""
-        words = text if self._analyzer is None else " ".join(self._analyzer.terms(text))
+        words = text if self.analyzer is None else " ".join(self.analyzer.terms(text))
         heavier = {} if weight == 1 else {"boost": weight}
-        fields = self._fields if words.strip() else ()
+        fields = self.fields if words.strip() else ()
         return [{"match": {field: {"query": words, **heavier}}} for field in fields]
 
     def _hits(self, query: Mapping[str, Any], size: int) -> list[Hit]:
         def check(answer: SearchReply) -> None:
             if answer.timed_out or answer.shards.failed:
-                raise Transient(f"{self._server.name} searched a part of the index only")
+                raise Transient(f"{self.server.name} searched a part of the index only")
             hits = answer.hits.hits
             if len(hits) > size or len({hit.doc_id for hit in hits}) < len(hits):
-                raise self._server.odd(f"it has more than {size:,} hits, or one twice")
+                raise self.server.odd(f"it has more than {size:,} hits, or one twice")
 
         body = {"size": size, "_source": False, "track_total_hits": False, "query": query}
-        answer = self._server.ask("POST", self._path, SearchReply, body, check)
-        if answer is None:
-            raise self._server.removed()
+        answer = self.server.present(self.server.ask("POST", self.path, SearchReply, body, check))
         return [Hit(hit.doc_id, hit.score or 0.0) for hit in answer.hits.hits]
 
 
@@ -459,11 +451,10 @@ class Missing(UsageError, KeyError):
 
 def _refuse_other(where: str, there: IndexSource, source: str | None, analyzer: Analyzer) -> None:
     """Raises RunConflict for an index of other documents, or of another analyzer."""
-    facts = (
-        ("source", there.source, source or there.source),
-        ("tokenizer", there.tokenizer, analyzer.tokenizer),
+    sources = "source", there.source, source or there.source
+    refuse_other(
+        where, (sources, ("tokenizer", there.tokenizer, analyzer.tokenizer)), "the name of a new index"
     )
-    refuse_other(where, facts, "the name of a new index")
 
 
 def _batches(documents: Iterable[Document], analyzer: Analyzer) -> Iterator[list[bytes]]:

@@ -484,17 +484,18 @@ def test_a_document_that_is_not_there_is_named(server: Stub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "answer"),
+    ("at", "answer", "key"),
     [
-        ("/", {"version": {"number": f"8.1-{KEY}", "distribution": "opensearch"}}),
-        ("/pages", {"pages": {**INDEX["pages"], "settings": {"index": {"uuid": KEY}}}}),
-        ("/_count", {"count": [KEY]}),
+        ("/", {"version": {"number": f"8.1-{KEY}", "distribution": "opensearch"}}, KEY),
+        ("/pages", {"pages": {**INDEX["pages"], "settings": {"index": {"uuid": KEY}}}}, KEY),
+        ("/_count", {"count": [KEY]}, KEY),
+        ("/", {"version": {"number": f'8.1-"{KEY}\\', "distribution": "opensearch"}}, f'"{KEY}\\'),
     ],
 )
 def test_an_engine_is_never_called_by_the_key(
-    server: Stub, monkeypatch: pytest.MonkeyPatch, at: str, answer: Any
+    server: Stub, monkeypatch: pytest.MonkeyPatch, at: str, answer: Any, key: str
 ) -> None:
-    monkeypatch.setenv(rest.API_KEY, KEY)
+    monkeypatch.setenv(rest.API_KEY, key)
     turned(server, at, answer)
     try:
         said = opening(server).identity
