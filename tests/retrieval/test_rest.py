@@ -233,7 +233,7 @@ def test_what_does_not_pass_is_said(start: Start) -> None:
         fill(server.url, documents(30))
     fill(server.url, documents(30))  # goes on, over those that are there
     engine = cast(rest.RestEngine, opened(server.url))
-    engine._server._retries = Retries(2, 5.0, 0.0)
+    engine.server._retries = Retries(2, 5.0, 0.0)
     for fault, error, says in (
         (Fault("", 503, HTML, times=9), Unavailable, "no answer after .* answers 503"),
         (Fault("", 200, HTML), UsageError, "odd: 200 with what is no JSON object"),
@@ -257,7 +257,7 @@ def test_what_does_not_pass_is_said(start: Start) -> None:
     server.faults = []
     assert len(engine.search("alike", 5)) == 5
     with pytest.raises(UsageError, match="finds 10,000 documents at most"):
-        rest.RestEngine(engine._server, "pages", ("text",), ENGLISH, 20_000, "", False).search("a", 10_001)
+        rest.RestEngine("", engine.server, "/pages/_search", ("text",), ENGLISH, 20_000).search("a", 10_001)
 
 
 def test_a_redirect_is_not_followed_with_the_key(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
