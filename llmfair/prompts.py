@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -70,8 +70,9 @@ class Prompt:
         unknown variant or a placeholder without a value.
         """
         messages: list[Message] = []
-        shared = _Values(values, self, passages)
         try:
+            lines = [self.passage.format_map({**values, **passage}) for passage in passages]
+            shared = {ALL_PASSAGES: self.join.join(lines), **values}
             for block in self._conversation(variant):
                 for filled in [{**shared, **passage} for passage in passages] if block.each else [shared]:
                     messages += [Message(role, text.format_map(filled)) for role, text in block.turns]
@@ -110,22 +111,6 @@ class Prompt:
                 f"it has: {', '.join(name or 'no variants' for name in self.variants)}",
             )
         return self.variants[variant]
-
-
-class _Values(dict[str, object]):
-    """The values of a conversation; all passages as one text are made when a turn asks for them."""
-
-    def __init__(
-        self, values: Mapping[str, object], prompt: Prompt, passages: Sequence[Mapping[str, object]]
-    ) -> None:
-        super().__init__(values)
-        self.prompt, self.passages = prompt, passages
-
-    def __missing__(self, name: str) -> str:
-        if name != ALL_PASSAGES:
-            raise KeyError(name)
-        lines = (self.prompt.passage.format_map({**self, **passage}) for passage in self.passages)
-        return self.prompt.join.join(lines)
 
 
 def prompt_names() -> list[str]:
@@ -205,13 +190,22 @@ def _read(path: Path, label: str) -> Prompt:
     except ValueError as error:
         raise UsageError(f"prompt {label} is not TOML: {error}.", "see https://toml.io") from None
     file = files.typed(table, PromptFile, f"prompt {label}", FORMAT_HINT)
-    for template in (*file.variants.values(), *(turn.text for turn in file.turns), file.hypothesis):
-        _check(template, label)
     texts = {name: of for name in PATTERNS if (of := getattr(file, name)) is not None}
-    for template in texts.values():
-        _check(template, label)
+    turns = [turn.text for turn in file.turns]
+    try:
+        for template in (*file.variants.values(), *turns, file.hypothesis, *texts.values()):
+            for _, name, spec, conversion in Formatter().parse(template):
+                if name is not None and (not BARE.fullmatch(name) or spec or conversion):
+                    raise ValueError(f"placeholder '{name}' must be a bare name in braces")
+    except ValueError as error:
+        raise UsageError(f"prompt {label}: {error}.", "double a literal brace: {{ }}") from None
     variants = {
-        name: _blocks(file.turns, {**texts, "variant": wording})
+        name: tuple(
+            Block(
+                each, tuple((turn.role, _put_in(turn.text, {**texts, "variant": wording})) for turn in group)
+            )
+            for each, group in groupby(file.turns, key=lambda turn: turn.each is not None)
+        )
         for name, wording in (file.variants or {"": "{variant}"}).items()
     }
     prompt = Prompt(
@@ -243,24 +237,6 @@ def _read(path: Path, label: str) -> Prompt:
             f"double the braces of a literal {{{{ }}}}; no placeholder is called {', '.join(sorted(RESERVED))}",
         )
     return prompt
-
-
-def _blocks(turns: Iterable[Turn], texts: Mapping[str, Template]) -> tuple[Block, ...]:
-    """The turns with the file's own texts put in, by whether they are repeated for every passage."""
-    return tuple(
-        Block(each, tuple((turn.role, _put_in(turn.text, texts)) for turn in group))
-        for each, group in groupby(turns, key=lambda turn: turn.each is not None)
-    )
-
-
-def _check(template: Template, label: str) -> None:
-    """Raises UsageError unless placeholders are bare names, and literal braces doubled."""
-    try:
-        for _, name, spec, conversion in Formatter().parse(template):
-            if name is not None and (not BARE.fullmatch(name) or spec or conversion):
-                raise ValueError(f"placeholder '{name}' must be a bare name in braces")
-    except ValueError as error:
-        raise UsageError(f"prompt {label}: {error}.", "double a literal brace: {{ }}") from None
 
 
 def _put_in(template: Template, texts: Mapping[str, Template]) -> Template:

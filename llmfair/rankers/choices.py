@@ -17,6 +17,7 @@ from typing import Literal
 from llmfair.control_tokens import answer_of
 from llmfair.nouns import Completion, Finish
 from llmfair.rankers.answers import (
+    BY_FINISH,
     DIRECTED,
     NOUN,
     asserted,
@@ -67,12 +68,8 @@ class Choice:
         return self.problem not in (None, Problem.TIE)
 
 
-_BY_FINISH: Mapping[Finish, Problem] = {
-    Finish.LENGTH: Problem.TRUNCATED,
-    Finish.UNFINISHED_THINKING: Problem.TRUNCATED,
-    Finish.FILTERED: Problem.FILTERED,
-    Finish.REFUSED: Problem.REFUSED,
-    Finish.EMPTY: Problem.EMPTY,
+_BY_FINISH = {finish: Problem[bad.name] for finish, bad in BY_FINISH.items()} | {
+    Finish.FILTERED: Problem.FILTERED
 }
 
 
@@ -150,8 +147,12 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
             problem = _choice(ties, labels).problem
             wrong = problem in (Problem.OUT_OF_RANGE, Problem.DUPLICATE)
             return Choice(None, problem if wrong else Problem.TIE)
-        if rows := list(_rows(grammar, _LIST_NUMBER.sub("", rest))):
-            return _choice(rows, labels)
+        text = _LIST_NUMBER.sub("", rest)
+        rows = [row for row in grammar.row.finditer(text) if None not in (row["before"], row["after"])]
+        if rows := [row for row in rows if not row["before"].strip() or _leads(text, row.start("row"))]:
+            return _choice(
+                [best_first(grammar.named(row["row"]), "", text, *row.span("row")) for row in rows], labels
+            )
         if form == "order" and (order := two_in_order(rest)):
             return _choice([[str(number) for number in order]], labels)
     if statements := list(_stated(grammar, rest, labels)):
@@ -196,14 +197,6 @@ def _stated(grammar: _Grammar, text: str, labels: Sequence[str]) -> Iterator[lis
             yield label
 
 
-def _rows(grammar: _Grammar, text: str) -> Iterator[Sequence[str]]:
-    for row in grammar.row.finditer(text):
-        if row["before"] is not None and row["after"] is not None:
-            led = row["before"].strip() == "" or _leads(text, row.start("row"))
-            if led:
-                yield best_first(grammar.named(row["row"]), "", text, *row.span("row"))
-
-
 def _choice(orders: Sequence[Sequence[str]], labels: Sequence[str]) -> Choice:
     """What orders of labels, best first, come to; nothing where one of them is none."""
     if not orders or not all(orders):
@@ -222,52 +215,39 @@ _LIST_NUMBER = re.compile(r"^[^\S\n]*[0-9]+\.[^\S\n]+", re.MULTILINE)
 _NOUN = rf"\b(?i:{NOUN})\s*+"
 
 
-@dataclass(frozen=True, slots=True)
 class _Grammar:
-    """The patterns of one form, none of which backtracks over more than a label.
+    """The patterns of one form around a label's bare `name`, none of which backtracks over more than a label.
 
-    Repetition of characters is possessive. That of groups is not: Python before 3.11.5 loses its way in one.
+    The name stands alone, not as a part of a word, a decimal or a range. Repetition of characters is possessive. That
+    of groups is not: Python before 3.11.5 loses its way in one.
     """
 
-    name: re.Pattern[str]
-    label: re.Pattern[str]
-    chain: re.Pattern[str]
-    tie: re.Pattern[str]
-    row: re.Pattern[str]
-    statement: re.Pattern[str]
+    def __init__(self, name: str) -> None:
+        alone = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
+        bracketed = "|".join(rf"\{left}\s*+{name}\s*+\{right}" for left, right in ("[]", "()", "{}"))
+        bare = rf"(?:{bracketed}|{alone})"
+        label = rf"(?:{_NOUN})?{bare}"
+        leads = r"(?:(?<!\d)(?<!\b\w)(?<!\]):|\b(?i:answer\s++is)\b)"
+        # A statement ends with its line or sentence, or runs into the next one: Winner: B, loser: A.
+        over = r"(?=[,?]?+[^\S\n]*+$|(?<=[.!])\s|;|[^.!?;:\n]{0,80}+:)"
+        # A row may stand in brackets as a whole, [2, 1]; those of [2], [1] belong to the labels.
+        opened = rf"[\[({{](?={alone}[\s,;])"
+        before = rf"(?:^|{leads})[^\S\n]*+(?:{opened}|(?!{opened}))"
+        after = r"[\])}]?+[.!]?+[^\S\n]*+$"
+        row = rf"(?P<before>{before})?(?P<row>{label}(?:[\s,;]++{label})+)(?P<after>{after})?"
+        behind = r"(?:\Z|(?<=\n)(?=[^\n]*[^\W\d_]{2}))"
+        self.name = re.compile(rf"(?<!\w){name}(?!\w)")
+        self.label = re.compile(
+            rf"(?i:final\s++)?(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!)。]?+\s*+{behind}"
+        )
+        self.chain = re.compile(rf"{label}(?:\s*+[<>]\s*+{label})+")
+        self.tie = re.compile(rf"{label}(?:\s*+=\s*+{label})+")
+        self.row = re.compile(row, re.MULTILINE)
+        self.statement = re.compile(rf"{leads}\s*+(?:{_NOUN})?(?P<label>{bare})[.!]?+{over}", re.MULTILINE)
 
     def named(self, text: str) -> list[str]:
         """The labels in a matched text, in order, letters as capitals."""
         return [name.upper() for name in self.name.findall(text)]
 
 
-def _grammar(name: str) -> _Grammar:
-    """The patterns around a label's bare `name`: alone, not part of a word, a decimal or a range."""
-    alone = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
-    bracketed = "|".join(rf"\{left}\s*+{name}\s*+\{right}" for left, right in ("[]", "()", "{}"))
-    bare = rf"(?:{bracketed}|{alone})"
-    label = rf"(?:{_NOUN})?{bare}"
-    leads = r"(?:(?<!\d)(?<!\b\w)(?<!\]):|\b(?i:answer\s++is)\b)"
-    # A statement ends with its line or sentence, or runs into the next one: Winner: B, loser: A.
-    over = r"(?=[,?]?+[^\S\n]*+$|(?<=[.!])\s|;|[^.!?;:\n]{0,80}+:)"
-    # A row may stand in brackets as a whole, [2, 1]; those of [2], [1] belong to the labels.
-    opened = rf"[\[({{](?={alone}[\s,;])"
-    before = rf"(?:^|{leads})[^\S\n]*+(?:{opened}|(?!{opened}))"
-    after = r"[\])}]?+[.!]?+[^\S\n]*+$"
-    row = rf"(?P<before>{before})?(?P<row>{label}(?:[\s,;]++{label})+)(?P<after>{after})?"
-    return _Grammar(
-        name=re.compile(rf"(?<!\w){name}(?!\w)"),
-        label=re.compile(
-            rf"(?i:final\s++)?(?:{_NOUN})*(?::\s*+(?:{_NOUN})*)?{bare}[.!)。]?+\s*+(?:\Z|(?<=\n)(?=[^\n]*[^\W\d_]{{2}}))"
-        ),
-        chain=re.compile(rf"{label}(?:\s*+[<>]\s*+{label})+"),
-        tie=re.compile(rf"{label}(?:\s*+=\s*+{label})+"),
-        row=re.compile(row, re.MULTILINE),
-        statement=re.compile(rf"{leads}\s*+(?:{_NOUN})?(?P<label>{bare})[.!]?+{over}", re.MULTILINE),
-    )
-
-
-_GRAMMARS: Mapping[Form, _Grammar] = {
-    "order": _grammar("[0-9]++"),
-    "letter": _grammar(r"[^\W\d_]"),
-}
+_GRAMMARS: Mapping[Form, _Grammar] = {"order": _Grammar("[0-9]++"), "letter": _Grammar(r"[^\W\d_]")}

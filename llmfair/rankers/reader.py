@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from llmfair.checkpoints import find_checkpoint, tokenizer_of
 from llmfair.control_tokens import answer_of
@@ -82,14 +82,8 @@ class Chats(Sequence[Chat], Generic[T]):
     def __len__(self) -> int:
         return len(self.about)
 
-    @overload
-    def __getitem__(self, place: int) -> Chat: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Chat]: ...
-    def __getitem__(self, place: int | slice) -> Chat | Sequence[Chat]:
-        return (
-            Chats(self.about[place], self.make) if isinstance(place, slice) else self.make(self.about[place])
-        )
+    def __getitem__(self, place: int) -> Chat:  # type: ignore[override]
+        return self.make(self.about[place])
 
 
 @dataclass(frozen=True)
@@ -273,7 +267,6 @@ class Fitting:
         self._head, self._line = (before + k + words, brace + line) if numbered else ("", prompt.passage)
         self._budgets: dict[int, int] = {}
         self._pieces: dict[tuple[str, int], tuple[str, Sequence[str]]] = {}
-        self._cut: dict[tuple[str, int, int], str] = {}
 
     def messages(self, doc_ids: Sequence[str]) -> tuple[Message, ...]:
         """The messages with these items, in this order, or with none."""
@@ -315,10 +308,7 @@ class Fitting:
         if (doc_id, place) not in self._pieces:
             line = self._line.format_map({**self._shown(self._items[doc_id]), "k": place})
             self._pieces[doc_id, place] = line, self._ruler.pieces(line)
-        key = (doc_id, place, budget)
-        if key not in self._cut:
-            self._cut[key] = self._ruler.head(*self._pieces[doc_id, place], budget)
-        return self._head.format(k=k) + self._cut[key]
+        return self._head.format(k=k) + self._ruler.head(*self._pieces[doc_id, place], budget)
 
     def _shown(self, item: Document) -> dict[str, str]:
         (label,) = item.groups.get(LABEL, ("",))
