@@ -136,7 +136,17 @@ class _Driver:
         try:
             if not len(self.asker.journal):  # so that the first questions do not wait for it together
                 await self.asker.open()
-            await self._run_all(programs)
+            everything = asyncio.create_task(self._chain_all(programs))
+            interrupted = asyncio.create_task(self.interrupted.wait())
+            try:
+                # Answers in flight are paid for, so a stop waits for them; only an interrupt loses patience.
+                await asyncio.wait([everything, interrupted], return_when=asyncio.FIRST_COMPLETED)
+                if not everything.done():
+                    await asyncio.wait([everything], timeout=GRACE_SECONDS)
+                if everything.done():
+                    await everything
+            finally:
+                await _end(everything, interrupted)
         except Stopped:
             pass  # told why by `stop`
         finally:
@@ -144,19 +154,6 @@ class _Driver:
             self.ended.set()
         if self.cause is not None:
             raise self.cause
-
-    async def _run_all(self, programs: Iterator[Program]) -> None:
-        everything = asyncio.create_task(self._chain_all(programs))
-        interrupted = asyncio.create_task(self.interrupted.wait())
-        try:
-            # Answers in flight are paid for, so a stop waits for them; only an interrupt loses patience.
-            await asyncio.wait([everything, interrupted], return_when=asyncio.FIRST_COMPLETED)
-            if not everything.done():
-                await asyncio.wait([everything], timeout=GRACE_SECONDS)
-            if everything.done():
-                await everything
-        finally:
-            await _end(everything, interrupted)
 
     async def _chain_all(self, programs: Iterator[Program]) -> None:
         """So many tasks share the programs, so memory does not grow with the programs' number."""
@@ -180,31 +177,26 @@ class _Driver:
                 await self.room.wait()
             if self.asker.stopping.is_set() or (program := next(programs, None)) is None:
                 return
-            await self._run_one(program)
-            await asyncio.sleep(0)  # one whose answers were all known has never let go of the loop
-
-    async def _run_one(self, program: Program) -> None:
-        try:
-            result = await self._answer_all(program)
-        except Stopped:
-            return
-        except Unwritable as error:
-            self.stop(error)
-        except LlmfairError as error:
-            self._fail(Failure(program.probe_id, type(error).__name__, error.message, error.hint))
-            if isinstance(error, UsageError) or (
-                isinstance(error, BackendError) and (error.stops_run or self.asker.hopeless(error))
-            ):
+            try:
+                self.finished.put((program.probe_id, await self._answer_all(program)))
+            except Stopped:
+                pass
+            except Unwritable as error:
                 self.stop(error)
-        except Exception as error:
-            progress = self.asker.progress
-            progress.bug = progress.bug or error
-            self._fail(Failure(program.probe_id, type(error).__name__, str(error)))
-        except (KeyboardInterrupt, SystemExit) as error:  # which would end the loop for good
-            self.interrupter = error
-            self.interrupt()
-        else:
-            self.finished.put((program.probe_id, result))
+            except LlmfairError as error:
+                self._fail(Failure(program.probe_id, type(error).__name__, error.message, error.hint))
+                if isinstance(error, UsageError) or (
+                    isinstance(error, BackendError) and (error.stops_run or self.asker.hopeless(error))
+                ):
+                    self.stop(error)
+            except Exception as error:
+                progress = self.asker.progress
+                progress.bug = progress.bug or error
+                self._fail(Failure(program.probe_id, type(error).__name__, str(error)))
+            except (KeyboardInterrupt, SystemExit) as error:  # which would end the loop for good
+                self.interrupter = error
+                self.interrupt()
+            await asyncio.sleep(0)  # one whose answers were all known has never let go of the loop
 
     async def _answer_all(self, program: Program) -> Any:
         steps, search = program.start(), None

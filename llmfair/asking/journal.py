@@ -6,12 +6,12 @@ object a line, appended by a single write, so that a killed process loses nothin
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import stat
 import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +22,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-import numpy as np
 from msgspec import Meta, convert
 
 from llmfair.backends.base import Backend
@@ -217,42 +216,36 @@ def completion_of(row: Mapping[str, Any]) -> Completion:
 class JournalAnswers:
     """The first answer to each request of a journal that is not written to meanwhile.
 
-    By 64 bits of each key, sorted: whether a line answers a request, the line itself says.
+    In memory is where each stands, by 64 bits of its key; whether a line answers a request, the line itself says.
     """
 
+    _file: int
+
     def __init__(self, path: Path) -> None:
-        self._file = files.opened(path)
-        digests, offsets = array("Q"), array("Q")
-        for _, offset, line in islice(_lines(self._file), 1, None):
-            row = row_of(line)
-            if row is not None and "key" in row:
-                digests.append(_digest(row["key"]))
-                offsets.append(offset)
-        self._digests, firsts = np.unique(np.array(digests, np.uint64), return_index=True)
-        self._offsets = np.array(offsets, np.uint64)[firsts]
+        self._offsets: dict[int, int] = {}
+        with files.opened(path) as file:
+            self._file = os.dup(file.fileno())
+            for _, offset, line in islice(_lines(file), 1, None):
+                row = row_of(line)
+                if row is not None and "key" in row:
+                    self._offsets.setdefault(_digest(row["key"]), offset)
 
     def close(self) -> None:
-        self._file.close()
+        os.close(self._file)
 
     def __len__(self) -> int:
         """How many requests have an answer."""
-        return len(self._digests)
+        return len(self._offsets)
 
     def get(self, key: str) -> Completion | None:
         """The answer filed under `key`, or None."""
-        digest = np.uint64(_digest(key))
-        place = int(np.searchsorted(self._digests, digest))
-        if place == len(self._digests) or self._digests[place] != digest:
+        offset = self._offsets.get(_digest(key))
+        if offset is None:
             return None
-        return _answer(self._file.fileno(), int(self._offsets[place]), key)
-
-
-def _answer(file: int, offset: int, key: str) -> Completion | None:
-    """The answer in the line that begins there, unless it is filed under another key."""
-    with open(file, "rb", closefd=False) as lines:
-        lines.seek(offset)
-        row = decode(lines.readline())
-    return completion_of(row) if row["key"] == key else None
+        with open(self._file, "rb", closefd=False) as lines:
+            lines.seek(offset)
+            row = decode(lines.readline())
+        return completion_of(row) if row["key"] == key else None
 
 
 def _digest(key: str) -> int:
@@ -263,10 +256,10 @@ class Unwritable(LlmfairError):
     """A journal that can take no further answer: the run ends."""
 
 
-class Journal:
+class Journal(JournalAnswers):
     """The journal of one run: appends answers, and finds those of earlier invocations by key.
 
-    Only the place of each answer is kept in memory. Lines that do not parse (torn by a crash) are skipped, their
+    Lines that do not parse (torn by a crash) are skipped, their
     numbers kept in `skipped`; the answers they held are asked again. Raises RunConflict when the file belongs to
     another run or is not a journal at all. `shared` counts the answers that came from other runs, `servers`
     those of each of several servers.
@@ -277,25 +270,22 @@ class Journal:
         self.skipped: list[int] = []
         self.shared = 0
         self.servers: Counter[str] = Counter()
-        self._offsets: dict[int, int] = {}  # of the first answer to each request, by 64 bits of its key
+        self._offsets = {}
         self._synced = time.monotonic()
         self._syncing: Future[None] | None = None
         self._disk = ThreadPoolExecutor(1, "llmfair-fsync")  # may take its time: chains do not wait for it
-        self._file = _opened(path)
+        try:
+            self._file = itself(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):
+                raise OSError(errno.EINVAL, "no regular file")
+        except OSError as error:
+            hint = "choose another --output folder, or remove it"
+            raise RunConflict(f"{path}: cannot be opened: {error.strerror}.", hint) from None
         self._size = os.fstat(self._file).st_size
         if self._size:
             self._load(identity)
         else:
             self._write(encode({"journal": FORMAT, "run": run, "identity": identity}))
-
-    def __len__(self) -> int:
-        """The number of answers on disk."""
-        return len(self._offsets)
-
-    def get(self, key: str) -> Completion | None:
-        """The answer filed under `key`, or None."""
-        offset = self._offsets.get(_digest(key))
-        return None if offset is None else _answer(self._file, offset, key)
 
     def put(
         self,
@@ -415,16 +405,3 @@ class Journal:
                     self._count(row)
         if not line.endswith(b"\n"):  # a torn write
             self._write(b"")
-
-
-def _opened(path: Path) -> int:
-    """The file of a journal. Raises RunConflict where it is none."""
-    why = "no regular file"
-    try:
-        file = itself(path, os.O_RDWR | os.O_APPEND | os.O_NONBLOCK)
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            return file
-        os.close(file)
-    except OSError as error:
-        why = str(error.strerror)
-    raise RunConflict(f"{path}: cannot be opened: {why}.", "choose another --output folder, or remove it")

@@ -32,7 +32,7 @@ class Lane:
     """
 
     def __init__(self, backend: Any, limits: Limits, name: str = "") -> None:
-        self.backend, self.limits, self.name = backend, limits, name
+        self.backend, self.name = backend, name
         requests = [] if limits.rpm is None else [Bucket(limits.rpm / 60)]
         self.slots = Slots(limits.workers, requests, None if limits.tpm is None else Bucket(limits.tpm / 60))
         adapts = limits.adaptive and "adaptive" in backend.capabilities
@@ -42,21 +42,11 @@ class Lane:
         self.failures = 0  # in a row, of what was sent since then
         self.returns = 0  # since it last answered
 
-    def answered(self, sent: float, per_request: float) -> None:
-        """A request sent at this time was answered; `per_request`: tokens of one, on average."""
+    def answered(self, sent: float) -> None:
+        """A request sent at this time was answered."""
         self.heard, self.failures, self.returns = time.monotonic(), 0, 0
-        if self.adaptive is None:
-            return
-        self.adaptive.answered(sent)
-        # what the server says that it will still take; tokens count as requests of the size so far
-        if (allowance := getattr(self.backend, "allowance", None)) is None:
-            return
-        rates = [] if allowance.requests is None else [allowance.requests]
-        if allowance.tokens is not None and per_request:
-            rates.append(allowance.tokens / per_request)
-        if rates:  # what does not fit into --max-wait its refusals say, and everybody sees it
-            rate = max(min(rates), 1 / LONGEST_WAIT)
-            self.adaptive.allow(rate if 1 / rate <= self.limits.max_wait else None)
+        if self.adaptive is not None:
+            self.adaptive.answered(sent)
 
     def failed(self, sent: float) -> None:
         """A request sent at this time failed otherwise than for a limit."""

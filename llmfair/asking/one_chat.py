@@ -192,8 +192,7 @@ class Asker:
             else:
                 self.retries.succeeded(sent)
                 self._note(request, completion)
-                used = self.progress.prompt_tokens + self.progress.completion_tokens
-                lane.answered(sent, used / max(len(self.noted), 1))
+                lane.answered(sent)
                 self._answered(completion)
                 return completion
             finally:

@@ -174,7 +174,6 @@ class Adaptive:
         self.slots, self.most = slots, most
         self.slots.limit = min(START, most)
         self.bucket: Bucket | None = None
-        self._allowance: Bucket | None = None
         self._successes = 0
         self._last: deque[bool] = deque()
         self._tells = False  # its refusals have a Retry-After
@@ -183,18 +182,6 @@ class Adaptive:
         self._quota = self._least = 0.0
         self._last_sent = self._refused_at = self._grown_at = 0.0
         self._growth, self._held = FIRST_GROWTH, 0.0  # and the last rate that held for a while
-
-    def allow(self, rate: float | None) -> None:
-        """The server says that it will take so many requests a second; None: nothing to go by."""
-        bucket = self._allowance
-        if rate is None and bucket is not None:
-            self.slots.requests.remove(bucket)
-            self._allowance = None
-        elif rate is not None and bucket is None:
-            self._allowance = Bucket(rate)
-            self.slots.requests.append(self._allowance)
-        elif rate is not None and bucket is not None:
-            bucket.rate = rate
 
     def answered(self, sent: float) -> None:
         """A request sent at this time was answered."""

@@ -220,42 +220,11 @@ def grammar_of(expects: Expects) -> str:
             raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
 
 
-class GrammarTokens:
-    """A tokenizer as llguidance sees it; grammars are compiled once each.
-
-    `width`: the logits of the model, which may be more than the tokenizer has tokens. Raises MissingExtra, and
-    UsageError for a tokenizer that cannot be read.
-    """
-
-    def __init__(self, tokenizer: Any, width: int, ends: Sequence[int]) -> None:
-        try:
-            import llguidance.hf
-        except ImportError:
-            raise MissingExtra("--constrain needs llguidance.", INSTALL) from None
-        try:
-            self._tokens = llguidance.hf.from_tokenizer(tokenizer, n_vocab=width, eos_token=list(ends))
-        except ValueError as error:
-            raise UsageError(
-                f"the tokenizer cannot be held to a grammar: {error}.", "leave --constrain out"
-            ) from None
-        self.ends = list(ends)
-        self._compiled: dict[str, Any] = {}
-
-    def matcher(self, grammar: str) -> Any:
-        """A fresh matcher, at the start of an answer."""
-        from llguidance import LLMatcher
-
-        if grammar not in self._compiled:
-            self._compiled[grammar] = LLMatcher(self._tokens, LLMatcher.grammar_from_lark(grammar))
-        return self._compiled[grammar].deep_copy()
-
-
 class Constraint:
     """Allows each row the tokens of its grammar only; `start` is where answers begin. A row may be free (None)."""
 
-    def __init__(self, tokens: GrammarTokens, grammars: Sequence[str | None], start: int) -> None:
-        self._matchers = [tokens.matcher(grammar) if grammar else None for grammar in grammars]
-        self._start, self._ends = start, tokens.ends
+    def __init__(self, matchers: Sequence[Any], ends: Sequence[int], start: int) -> None:
+        self._matchers, self._ends, self._start = matchers, ends, start
 
     def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         import numpy as np
@@ -458,7 +427,8 @@ class LocalModel:
         start = 1 if self.checkpoint.encoder_decoder else ids.shape[1]
         processors: list[Any] = []
         if any(grammars):
-            processors.append(Constraint(self._grammars, grammars, start))
+            matchers = [self._matcher(grammar) if grammar else None for grammar in grammars]
+            processors.append(Constraint(matchers, sorted(self._ends), start))
         if temperature > 0:
             processors.append(Drawing(seeds, temperature, top_p))
         config = GenerationConfig(
@@ -498,8 +468,25 @@ class LocalModel:
         return int(token if token is not None else min(self._ends, default=0))
 
     @cached_property
-    def _grammars(self) -> GrammarTokens:
-        return GrammarTokens(self.tokenizer, self._head.weight.shape[0], sorted(self._ends))
+    def _matcher(self) -> Callable[[str], Any]:
+        """Makes matchers of grammars, each at the start of an answer; a grammar is compiled once.
+
+        Raises MissingExtra, and UsageError for a tokenizer that cannot be read.
+        """
+        try:
+            import llguidance.hf
+        except ImportError:
+            raise MissingExtra("--constrain needs llguidance.", INSTALL) from None
+        width = self._head.weight.shape[0]  # of the logits, which may be more than the tokenizer has tokens
+        try:
+            tokens = llguidance.hf.from_tokenizer(self.tokenizer, n_vocab=width, eos_token=sorted(self._ends))
+        except ValueError as error:
+            raise UsageError(
+                f"the tokenizer cannot be held to a grammar: {error}.", "leave --constrain out"
+            ) from None
+        matcher = llguidance.LLMatcher
+        compiled = lru_cache(None)(lambda grammar: matcher(tokens, matcher.grammar_from_lark(grammar)))
+        return lambda grammar: compiled(grammar).deep_copy()
 
     # Both
 
@@ -585,14 +572,6 @@ GATHER_SECONDS = 0.008
 LOOKS = 8
 
 
-@dataclass(eq=False, slots=True)
-class _Waiting(Generic[J, A]):
-    job: J
-    kind: Hashable
-    length: int
-    answer: asyncio.Future[A]
-
-
 class MicroBatcher(Generic[J, A]):
     """Gathers jobs for `run`, which answers a batch in its order. Lives on the loop that first asks it.
 
@@ -604,7 +583,7 @@ class MicroBatcher(Generic[J, A]):
         self.batch_tokens = batch_tokens
         self._run = run
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmfair-model")
-        self._waiting: list[_Waiting[J, A]] = []
+        self._waiting: list[tuple[J, Hashable, int, asyncio.Future[A]]] = []
         self._arrived = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
@@ -616,10 +595,10 @@ class MicroBatcher(Generic[J, A]):
         """The job's answer, once its batch is through. `length` counts the positions it takes."""
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
-        waiting: _Waiting[J, A] = _Waiting(job, kind, length, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self._waiting.append((job, kind, length, answer))
         self._arrived.set()
-        return await waiting.answer
+        return await answer
 
     async def close(self) -> None:
         """Takes no more batches; one that is under way is not waited for."""
@@ -632,43 +611,40 @@ class MicroBatcher(Generic[J, A]):
     async def _serve(self) -> None:
         while True:
             await self._arrived.wait()
-            await self._gather()
-            if not (batch := self._take()):
+            # Company is waited for while more keeps coming, a few milliseconds at most, until a batch is full.
+            for _ in range(LOOKS):
+                before = len(self._waiting)
+                if sum(length for _, _, length, _ in self._waiting) >= self.batch_tokens:
+                    break
+                await asyncio.sleep(GATHER_SECONDS / LOOKS)
+                if len(self._waiting) == before:
+                    break
+            jobs, answers = self._take()
+            if not jobs:
                 continue
-            jobs = [waiting.job for waiting in batch]
             outcomes: Sequence[A | Exception]
             try:
                 outcomes = await self.call(partial(self._run, jobs))
             except Exception as error:
-                outcomes = [error] * len(batch)
-            for waiting, outcome in zip(batch, outcomes, strict=True):
-                if waiting.answer.done():
+                outcomes = [error] * len(jobs)
+            for answer, outcome in zip(answers, outcomes, strict=True):
+                if answer.done():
                     continue
                 if isinstance(outcome, Exception):
-                    waiting.answer.set_exception(outcome)
+                    answer.set_exception(outcome)
                 else:
-                    waiting.answer.set_result(outcome)
+                    answer.set_result(outcome)
 
-    async def _gather(self) -> None:
-        """Waits for company: while more keeps coming, a few milliseconds at most, until a batch is full."""
-        for _ in range(LOOKS):
-            before = len(self._waiting)
-            if sum(job.length for job in self._waiting) >= self.batch_tokens:
-                return
-            await asyncio.sleep(GATHER_SECONDS / LOOKS)
-            if len(self._waiting) == before:
-                return
-
-    def _take(self) -> list[_Waiting[J, A]]:
-        """The next batch; jobs that nobody waits for any more are dropped."""
-        self._waiting = [job for job in self._waiting if not job.answer.done()]
-        kind = self._waiting[0].kind if self._waiting else None
-        alike = sorted((job for job in self._waiting if job.kind == kind), key=lambda job: -job.length)
-        batch = alike[: max(1, self.batch_tokens // max(1, alike[0].length))] if alike else []
-        self._waiting = [job for job in self._waiting if job not in batch]
+    def _take(self) -> tuple[list[J], list[asyncio.Future[A]]]:
+        """The next batch and where its answers go; jobs that nobody waits for any more are dropped."""
+        waiting = [item for item in self._waiting if not item[3].done()]
+        alike = sorted((item for item in waiting if item[1] == waiting[0][1]), key=lambda item: -item[2])
+        batch = alike[: max(1, self.batch_tokens // max(1, alike[0][2]))] if alike else []
+        taken = {id(answer) for _, _, _, answer in batch}
+        self._waiting = [item for item in waiting if id(item[3]) not in taken]
         if not self._waiting:
             self._arrived.clear()
-        return batch
+        return [job for job, _, _, _ in batch], [answer for _, _, _, answer in batch]
 
 
 class InProcess(ABC, Generic[J]):

@@ -25,11 +25,9 @@ from llmfair.io import secrets
 from llmfair.io.files import decode
 from llmfair.io.net import (
     CONNECT_SECONDS,
-    Allowance,
     Client,
     Reply,
     ReplyTooLong,
-    allowance,
     retry_after,
     server_of,
 )
@@ -57,7 +55,6 @@ class Server(ABC):
     `path`: what is posted to, below the base URL; `answers`: what comes back, in words. `lists_models`: whether every
     such server has a list of its models, at /models. `key_variables`: where the key is looked for, the first that is
     set.
-    `allowance`: what the server's last reply said that it will still take, if it said so.
     """
 
     max_workers = 64
@@ -73,7 +70,6 @@ class Server(ABC):
         self.name, self.options, self.base_url = name, options, base_url.strip()
         self.server = server_of(self.base_url, source, self.key_variables[0])
         self.server_name = options.server_name or self.server
-        self.allowance: Allowance | None = None
         self._client: Client | None = None
         self._key_sent = False
         self._hide = self._hide_quoted = secrets.without(())
@@ -106,7 +102,6 @@ class Server(ABC):
             started = time.perf_counter()
             reply = await self._ask("POST", self.path, body)
             seconds = time.perf_counter() - started
-            self.allowance = allowance(reply.headers)
             if not self.adapts(reply.status, reply.body):
                 break
         return self.read(reply, request, seconds)

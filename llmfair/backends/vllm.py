@@ -74,40 +74,6 @@ def import_vllm() -> Any:
     return vllm
 
 
-def engine_arguments(checkpoint: Checkpoint, dtype: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the engine is started with: ours, and over it what --backend-arg says. Raises UsageError."""
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.platforms import current_platform
-
-    names = set(AsyncEngineArgs.__dataclass_fields__)
-    require_names("--backend-arg", settings, names, "AsyncEngineArgs, for example tensor_parallel_size=2")
-    ours: dict[str, Any] = {
-        "model": checkpoint.source,
-        "revision": checkpoint.revision,
-        "tokenizer_revision": checkpoint.revision,
-        "max_model_len": min(checkpoint.context or LONGEST_CONTEXT, LONGEST_CONTEXT),
-        "seed": 0,
-        "enable_prefix_caching": True,
-        # By name: under "auto" the first request decides, and xgrammar cannot read a grammar of permutations.
-        "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
-        "logprobs_mode": "raw_logprobs",
-        "disable_log_stats": True,
-        "enable_log_requests": False,
-        "use_tqdm_on_load": False,
-    }
-    if current_platform.is_cpu():
-        import psutil
-
-        # By default vLLM wants nearly all the memory there is for keys and values.
-        cache = min(CPU_CACHE_BYTES, int(psutil.virtual_memory().available) // 4)
-        ours |= {"enforce_eager": True, "kv_cache_memory_bytes": cache, "block_size": 32}
-        # A seeded request whose prompt is cut in two ends the engine: "CPU Generator does not use offset".
-        ours |= {"enable_chunked_prefill": False}
-    # Logits of 16 bits make the labels of a balanced model equal, and a tie goes to the lower token id.
-    overrides = {"head_dtype": "float32", **(settings.get("hf_overrides") or {})}
-    return ours | dict(settings) | {"dtype": dtype, "hf_overrides": overrides}
-
-
 def require_names(flag: str, keys: Iterable[str], names: Collection[str], fields: str) -> None:
     """Raises UsageError for the first key that is no field of a class of vLLM's."""
     for key in keys:
@@ -315,17 +281,44 @@ class VLLM:
         return result
 
     def _start(self) -> tuple[AsyncLLM, Any]:
-        """The engine and the tokenizer; takes from seconds to minutes."""
+        """The engine, started with our settings and over them what --backend-arg says, and the tokenizer."""
         import_vllm()
         from transformers import AutoTokenizer
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.platforms import current_platform
 
-        arguments = engine_arguments(self.checkpoint, self.dtype, self.arguments)
+        checkpoint, settings = self.checkpoint, self.arguments
+        names = set(AsyncEngineArgs.__dataclass_fields__)
+        require_names("--backend-arg", settings, names, "AsyncEngineArgs, for example tensor_parallel_size=2")
+        ours: dict[str, Any] = {
+            "model": checkpoint.source,
+            "revision": checkpoint.revision,
+            "tokenizer_revision": checkpoint.revision,
+            "max_model_len": min(checkpoint.context or LONGEST_CONTEXT, LONGEST_CONTEXT),
+            "seed": 0,
+            "enable_prefix_caching": True,
+            # By name: under "auto" the first request decides, and xgrammar cannot read a grammar of permutations.
+            "structured_outputs_config": {"backend": "guidance", "disable_any_whitespace": True},
+            "logprobs_mode": "raw_logprobs",
+            "disable_log_stats": True,
+            "enable_log_requests": False,
+            "use_tqdm_on_load": False,
+        }
+        if current_platform.is_cpu():
+            import psutil
+
+            # By default vLLM wants nearly all the memory there is for keys and values.
+            cache = min(CPU_CACHE_BYTES, int(psutil.virtual_memory().available) // 4)
+            ours |= {"enforce_eager": True, "kv_cache_memory_bytes": cache, "block_size": 32}
+            # A seeded request whose prompt is cut in two ends the engine: "CPU Generator does not use offset".
+            ours |= {"enable_chunked_prefill": False}
+        # Logits of 16 bits make the labels of a balanced model equal, and a tie goes to the lower token id.
+        overrides = {"head_dtype": "float32", **(settings.get("hf_overrides") or {})}
+        arguments = ours | settings | {"dtype": self.dtype, "hf_overrides": overrides}
         if self.adapter is not None:
             arguments |= {"enable_lora": True, "max_lora_rank": lora_rank(self.adapter)}
         try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                self.checkpoint.source, revision=self.checkpoint.revision
-            )
+            tokenizer = AutoTokenizer.from_pretrained(checkpoint.source, revision=checkpoint.revision)
             tokenizer.model_max_length = sys.maxsize  # a prompt that is too long is said by ourselves
             return start_engine(arguments), tokenizer
         except Exception as error:  # of any kind, since the engine's own may come from anywhere
@@ -429,18 +422,14 @@ def lora_rank(adapter: Adapter) -> int:
 def require_servable(adapter: Adapter) -> None:
     """Raises UsageError for an adapter that vLLM would refuse, or load in part."""
     settings = adapter.settings
-    start = str(settings.get("init_lora_weights")).lower()
-    reasons = [key for key in _UNSERVED if settings.get(key)]
-    reasons += [
-        f"{key}={settings[key]}"
-        for key, plain in (("peft_type", "LORA"), ("bias", "none"))
-        if settings.get(key, plain) != plain
-    ]
-    if start.startswith(_CHANGES_BASE):
-        reasons.append(f"init_lora_weights={start}")
     lora_rank(adapter)
+    plain = {**dict.fromkeys(_UNSERVED), "peft_type": "LORA", "bias": "none"}
+    reasons = [key for key, value in plain.items() if (settings.get(key) or value) != value]
+    if str(settings.get("init_lora_weights")).lower().startswith(_CHANGES_BASE):
+        reasons.append("init_lora_weights")
+    listed = ", ".join(f"{key}={settings[key]}" for key in reasons)
     if reasons:
         raise UsageError(
-            f"vLLM cannot serve the adapter {adapter.folder}: it has {', '.join(reasons)}.",
+            f"vLLM cannot serve the adapter {adapter.folder}: it has {listed}.",
             "use hf:, or train a plain LoRA adapter",
         )

@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from email.utils import mktime_tz, parsedate_tz
+from email.utils import parsedate_to_datetime
 from io import BytesIO
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
@@ -42,8 +42,6 @@ CONNECT_SECONDS = 10.0
 SLOWEST = 10_000
 """Bytes a second: a file that moves slower than this does not arrive."""
 _LARGE = 1 << 20
-AHEAD = 2
-"""Blocks of a reply that are read before they are wanted."""
 
 
 class RateLimited(Exception):
@@ -180,26 +178,23 @@ class Client:
         Raises Transient.
         """
 
-        arrivals: asyncio.Queue[Any] = asyncio.Queue(AHEAD)
-
-        async def within(work: Coroutine[Any, Any, T]) -> T:
-            cause: str
-            try:
-                async with asyncio.timeout(self.seconds):
-                    return await work
-            except _errors() as error:
-                cause = cause_of(error, self.name, self.seconds)
-            raise Transient(cause)
+        arrivals: asyncio.Queue[Any] = asyncio.Queue(2)
 
         async def read() -> None:
             """Takes what has arrived at once: of a connection that breaks the client gives out no more."""
             response = None
             try:
-                response = await within(self._begin("GET", url, None, None, unpack))
-                await arrivals.put(response)
-                while block := await within(response.content.readany()):
-                    await arrivals.put(block)
+                async with asyncio.timeout(self.seconds) as alarm:
+                    item: Any = await self._begin("GET", url, None, None, unpack)
+                    response = item
+                    while item:
+                        alarm.reschedule(None)
+                        await arrivals.put(item)
+                        alarm.reschedule(loop().time() + self.seconds)
+                        item = await response.content.readany()
                 await arrivals.put(b"")
+            except _errors() as error:
+                await arrivals.put(Transient(cause_of(error, self.name, self.seconds)))
             except Exception as failure:
                 await arrivals.put(failure)
             finally:
@@ -343,46 +338,6 @@ def cause_of(error: Exception, server: str, seconds: float) -> str:
 # When to come again
 
 
-_REMAINING, _RESET = "x-ratelimit-remaining-", "x-ratelimit-reset-"
-_PART = r"(\d+(?:\.\d+)?)(ms|s|m|h|d)"
-_PARTS, _SPAN = re.compile(_PART), re.compile(f"(?:{_PART})+")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_LONGEST = _SECONDS["d"]
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """What a server will still take, a second, until it counts anew; None for what it does not say."""
-
-    requests: float | None
-    tokens: float | None
-
-
-def allowance(headers: Mapping[str, str]) -> Allowance | None:
-    """What remains of the quota, spread over the time until it is whole again; None without such headers.
-
-    Right for quotas that start anew and for those that refill all the time: of these the rate comes to rest at the
-    quota, with half of it in hand.
-    """
-    if _REMAINING + "requests" not in headers and _REMAINING + "tokens" not in headers:
-        return None
-    return Allowance(_rate(headers, "requests"), _rate(headers, "tokens"))
-
-
-def _rate(headers: Mapping[str, str], unit: str) -> float | None:
-    """Units a second, until `6m0s`, `120ms` or `7.5` seconds have passed; None for anything else, such as a moment."""
-    reset = headers.get(_RESET + unit, "").strip()
-    with suppress(ValueError):
-        if _SPAN.fullmatch(reset):
-            seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(reset))
-        else:
-            seconds = float(reset)
-        remaining = float(headers.get(_REMAINING + unit, ""))
-        if 0 < seconds <= _LONGEST and 0 <= remaining < math.inf:
-            return max(remaining, 1.0) / seconds
-    return None
-
-
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds the server asks to wait; None where it says nothing that can be read.
 
@@ -393,16 +348,13 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
             seconds = float(headers[name]) / unit
             if 0 <= seconds < math.inf:
                 return seconds
-    until, date = (_moment(headers.get(name, "")) for name in ("retry-after", "date"))
-    return None if until is None else max(0.0, until - (now if date is None else date))
-
-
-def _moment(text: str) -> float | None:
-    """A date as HTTP has it, in Unix time."""
-    with suppress(ValueError, OverflowError):
-        if date := parsedate_tz(text):
-            return mktime_tz((*date[:9], date[9] or 0))
-    return None
+    moments = []
+    for name in ("retry-after", "date"):
+        with suppress(KeyError, ValueError, OverflowError):
+            moments.append(parsedate_to_datetime(headers[name]).timestamp())
+        if not moments:
+            return None
+    return max(0.0, moments[0] - [*moments[1:], now][0])
 
 
 # Whether to come again

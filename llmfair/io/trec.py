@@ -126,7 +126,7 @@ def run_of(
     rankings, tied = {}, {}
     for query_id in list(scored):
         scores = scored.pop(query_id)  # a large run is not held twice
-        best_first = _best_first(scores)
+        best_first = trec_order(scores)
         stored = tuple(score for score, _ in best_first)
         _, shared = np.unique(stored, return_counts=True)
         ties = len(shared) < len(stored)
@@ -138,13 +138,10 @@ def run_of(
     return RunFile(tag, rankings, tied, upside_down)
 
 
-def trec_order(scores: Mapping[str, float]) -> tuple[str, ...]:
-    """The order trec_eval reads in a run: score falling as 32-bit float, ties by doc_id falling as text."""
-    return tuple(doc_id for _, doc_id in _best_first(scores))
-
-
-def _best_first(scores: Mapping[str, float]) -> list[tuple[float, str]]:
-    """Documents in that order, with scores as trec_eval stores them: what is beyond the range of 32 bits ties."""
+def trec_order(scores: Mapping[str, float]) -> list[tuple[float, str]]:
+    """Scores and documents in the order trec_eval reads in a run: score falling as 32-bit float, ties by doc_id falling
+    as text. What is beyond the range of 32 bits ties.
+    """
     with np.errstate(over="ignore"):
         stored = np.array(list(scores.values()), dtype=np.float64).astype(np.float32).tolist()
     return sorted(zip(stored, scores, strict=True), reverse=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,6 @@ from llmfair.asking.limits import Budget, Limits, Progress
 from llmfair.asking.rate import Adaptive, Bucket, Slots
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import Incomplete
-from llmfair.io.net import Allowance
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
 from tests.asking.scripted import Scripted, run
 from tests.virtual import Clock, asynchronous, in_virtual_time, virtual_clock, virtual_time
@@ -241,33 +239,6 @@ class Metered(Scripted):
         return Completion("an answer", Finish.STOP)
 
 
-class Telling(Metered):
-    """Says with every answer what it will still take: requests, or with `tokens` a request so many of these.
-
-    Without `refills` its bucket is full again at every minute only.
-    """
-
-    def __init__(
-        self, clock: Clock, rate: float, depth: float, latency: float, refills: bool = True, tokens: int = 0
-    ) -> None:
-        super().__init__(clock, rate, depth, latency, tells=False)
-        self.refills, self.tokens = refills, tokens
-        self.allowance: Allowance | None = None
-
-    async def complete(self, request: Request) -> Completion:
-        minute = self.clock.now // 60
-        if not self.refills:
-            if minute > self.at // 60:
-                self.level = self.depth
-            self.at = self.clock.now
-        completion = await super().complete(request)
-        missing = (self.depth - self.level) / self.rate
-        reset = missing if self.refills else 60 * (self.clock.now // 60 + 1) - self.clock.now
-        left = max(self.level, 1.0) / max(reset, 1e-3)
-        self.allowance = Allowance(None, left * self.tokens) if self.tokens else Allowance(left, None)
-        return replace(completion, prompt_tokens=self.tokens, completion_tokens=0)
-
-
 def chains(length: int) -> Iterator[Program]:
     def start(chain: int) -> Program:
         def steps() -> Steps[int]:
@@ -299,12 +270,11 @@ def used(backend: Metered, start: float = 60) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Quota:
-    """A server's quota, what it says of it, and what may be refused after the first minute, or from the start on."""
+    """A server's quota, what it says of it, and what may be refused after the first minute."""
 
     make: Callable[[Clock], Metered]
     refused: float = 0.02
     minutes: float = 6
-    start: float = 60
     seed: int | None = None
 
 
@@ -314,11 +284,6 @@ def metered(
     return lambda clock: Metered(clock, 5.0, depth, latency, tells, chance)
 
 
-def telling(**says: Any) -> Callable[[Clock], Metered]:
-    """300 a minute, told with every answer."""
-    return lambda clock: Telling(clock, 5.0, 300.0, 0.5, **says)
-
-
 QUOTAS = {
     "told": Quota(metered(300.0, 0.05)),
     "told, slow, shallow": Quota(metered(10.0, 2.0)),
@@ -326,9 +291,6 @@ QUOTAS = {
     # a first sample that is 2 % too high, and a pace just below that has no room: refused every few seconds
     **{f"a sample too high, {seed}": Quota(metered(300.0, 0.05, False), 0.0125, 4, seed=seed) for seed in (2,)},
     "faults by chance": Quota(metered(100.0, 0.05, chance=0.08), minutes=4),
-    "told from the start, refilling": Quota(telling(), 0.002, start=0),
-    "told from the start, anew each minute": Quota(telling(refills=False), 0.002, start=0),
-    "tokens told from the start": Quota(telling(tokens=100), 0.002, start=0),
 }  # fmt: skip
 OTHERS = {
     f"{tells}, {latency}, {depth}": pytest.param(Quota(metered(depth, latency, tells)), marks=pytest.mark.slow)
@@ -348,7 +310,7 @@ def test_a_quota_is_used_and_hardly_ever_refused(
             monkeypatch.setattr("llmfair.io.net.random", random.Random(quota.seed))
         backend = quota.make(clock)
         ask(backend, tmp_path, quota.minutes)
-    share, refused = used(backend, quota.start)
+    share, refused = used(backend)
     assert share >= 0.95 and refused <= quota.refused
 
 

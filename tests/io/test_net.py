@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmfair.io.net import Allowance, Client, ReplyTooLong, Transient, allowance, retry_after
+from llmfair.io.net import Client, ReplyTooLong, Transient, retry_after
 from tests.virtual import asynchronous
 
 HEADERS = {"authorization": "Bearer canary", "content-type": "application/json"}
@@ -352,35 +352,3 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
 def test_any_retry_after_is_read_or_ignored(value: str) -> None:
     seconds = retry_after({"retry-after": value}, NOW)
     assert seconds is None or seconds >= 0
-
-
-@pytest.mark.parametrize(
-    ("requests", "tokens", "found"),
-    [
-        (("59", "1s"), ("149984", "6m0s"), Allowance(59.0, 149984 / 360)),
-        (("30", "20s"), None, Allowance(1.5, None)),
-        (("0", "12"), None, Allowance(1 / 12, None)),
-        (None, ("1000", "120ms"), Allowance(None, 1000 / 0.12)),
-        (("9", "1h2m3.5s"), None, Allowance(9 / 3723.5, None)),
-        (("10", "soon"), None, Allowance(None, None)),
-        (("29", "1760000000"), ("29", "1760000000.5s"), Allowance(None, None)),  # a moment, not a span
-        (("29", "9" * 400 + "s"), ("29", "9" * 400), Allowance(None, None)),
-        (("-1", "5s"), ("nan", "5s"), Allowance(None, None)),
-        (None, None, None),
-    ],
-)
-def test_allowance(
-    requests: tuple[str, str] | None, tokens: tuple[str, str] | None, found: Allowance | None
-) -> None:
-    headers: dict[str, str] = {}
-    for unit, said in (("requests", requests), ("tokens", tokens)):
-        if said is not None:
-            headers |= {f"x-ratelimit-remaining-{unit}": said[0], f"x-ratelimit-reset-{unit}": said[1]}
-    assert allowance(headers) == found
-
-
-@given(st.text(), st.text())
-def test_any_allowance_is_read_or_ignored(remaining: str, reset: str) -> None:
-    found = allowance({"x-ratelimit-remaining-requests": remaining, "x-ratelimit-reset-requests": reset})
-    assert found is not None
-    assert found.requests is None or found.requests > 0
