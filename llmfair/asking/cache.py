@@ -141,9 +141,10 @@ def facts(path: Path) -> dict[str, Any]:
 def count(
     path: Path, model: str | None = None, before: datetime | None = None, remove: bool = False
 ) -> int | None:
-    """How many answers these are, which are removed if so said: 0 without a file.
+    """How many answers of a model (an identity, or how it begins) and from before a time there are: 0 without a file.
 
-    None for a damaged file of which everything is meant. Raises LlmfairError.
+    `remove`: rows are removed, not the file, since other processes may have it open. None for a damaged file of which
+    everything is meant: it serves nobody, so then it goes. Raises LlmfairError.
     """
     if not path.is_file():
         return 0
@@ -160,21 +161,10 @@ def count(
         # what is locked or full is another's fault, not the file's
         damaged = not isinstance(error, OSError | sqlite3.OperationalError)
         if damaged and model is None and before is None:
+            for part in _parts(path) if remove else ():
+                part.unlink(missing_ok=True)
             return None
         raise _unusable(path, error) from None
-
-
-def clear(path: Path, model: str | None = None, before: datetime | None = None) -> int | None:
-    """Removes the answers of a model (an identity, or how it begins), those from before a time, or all.
-
-    Returns how many. Rows are removed, not the file, since other processes may have it open; a damaged file serves
-    nobody, so it goes when everything is to go, and None is returned. Raises LlmfairError.
-    """
-    removed = count(path, model, before, remove=True)
-    if removed is None:
-        for part in _parts(path):
-            part.unlink(missing_ok=True)
-    return removed
 
 
 def _open(path: Path) -> sqlite3.Connection:

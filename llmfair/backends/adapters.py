@@ -66,9 +66,16 @@ def read_adapter(folder: Path, checkpoint: Checkpoint) -> Adapter:
             f"{folder} does not hold the adapter that {MANIFEST} describes.",
             "train it again, or remove that file",
         )
+    # Its base is this checkpoint by its files, or by name, its folder's after a move.
+    version = None
     if manifest is not None:
-        base = str(manifest["base"]["name"])
-    if not _belongs(base, manifest, checkpoint):
+        base, trained = str(manifest["base"]["name"]), manifest["base"]
+        if str(trained["identity"]).startswith("folder ") == checkpoint.identity.startswith("folder "):
+            version = trained["fingerprint"]
+    elif not checkpoint.revision and Path(base).is_dir():
+        version = folder_fingerprint(Path(base))
+    same = Path(base).name == Path(checkpoint.source).name or base in (checkpoint.name, checkpoint.source)
+    if not (same if version is None else version == checkpoint.version):
         raise UsageError(
             f"the adapter {folder} belongs to {base}, not to {checkpoint.name} as it is now.",
             f"ask {base} as it was then with -m, or train the adapter again",
@@ -87,17 +94,6 @@ def read_manifest(folder: Path) -> Mapping[str, Any] | None:
             f"{path} is not an adapter's manifest of schema {SCHEMA}.", "train the adapter again"
         )
     return manifest
-
-
-def _belongs(base: str, manifest: Mapping[str, Any] | None, checkpoint: Checkpoint) -> bool:
-    """Whether an adapter's base is this checkpoint: by its files, or by name, its folder's after a move."""
-    if manifest is not None:
-        trained = manifest["base"]
-        if str(trained["identity"]).startswith("folder ") == checkpoint.identity.startswith("folder "):
-            return bool(trained["fingerprint"] == checkpoint.version)
-    elif not checkpoint.revision and (folder := Path(base)).is_dir():
-        return folder_fingerprint(folder) == checkpoint.version
-    return Path(base).name == Path(checkpoint.source).name or base in (checkpoint.name, checkpoint.source)
 
 
 def require_effect(

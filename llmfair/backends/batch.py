@@ -18,9 +18,9 @@ from msgspec import Meta, convert
 from llmfair.backends.chat_completions import UNPARSEABLE
 from llmfair.backends.faults import nature_of, refusal_of
 from llmfair.backends.openai import OpenAI
-from llmfair.errors import BackendError, LlmfairError, Rejected
+from llmfair.errors import BackendError, Rejected
 from llmfair.io.files import decode, encode
-from llmfair.io.net import Client, RateLimited, Reply, ReplyTooLong, Retries, Transient, wait
+from llmfair.io.net import Client, Reply, ReplyTooLong, Retries, Transient, wait
 from llmfair.nouns import Completion, Request
 
 T = TypeVar("T")
@@ -121,8 +121,13 @@ class Batches:
     def upload(self, path: Path) -> str:
         """The id of the server's copy of a file of lines."""
         url = self.backend.address("files")
+
+        def read(body: bytes) -> str:
+            return convert(decode(body)["id"], Id)
+
         return self._retries.persist(
-            lambda attempt: self._read(self._client.upload(url, path, {"purpose": "batch"}), _id), self._waits
+            lambda attempt: self._read(self._client.upload(url, path, {"purpose": "batch"}), read),
+            self._waits,
         )
 
     def create(self, input_file_id: str, perhaps_made: bool = False) -> Batch:
@@ -184,14 +189,12 @@ class Batches:
         """Why a batch failed as a whole: its first error."""
         errors = (batch.errors or {}).get("data")
         first = errors[0] if isinstance(errors, list) and errors else {}
-        hint = "once the cause is mended, the same command submits it again"
-        if first.get("code") == "token_limit_exceeded":
-            hint = (
-                "let other batches end, or submit less at a time with --max-calls; the same command continues"
-            )
         where = f" at line {first['line']}" if first.get("line") else ""
         quote = self.backend.quote(refusal_of(400, encode(first)).words)
-        return Rejected(f"{self.name} refuses {batch.id}{where}{quote}.", hint)
+        return Rejected(
+            f"{self.name} refuses {batch.id}{where}{quote}.",
+            "the same command submits it again; less at a time with --max-calls",
+        )
 
     def _find(self, input_file_id: str) -> Batch | None:
         """The batch over a file, if there is one; no second batch is ever made of a file."""
@@ -251,27 +254,19 @@ class Batches:
             reply = wait(asking)
         except ReplyTooLong:
             raise self.backend.too_long(most) from None
+        if reply.status in (404, 405) and batch_id:
+            raise BackendError(
+                f"{self.name} no longer has {batch_id} or its answers.",
+                "remove it from batches.json, and the same command submits its questions again",
+            )
+        if reply.status in (404, 405):
+            raise BackendError(
+                f"{self.name} has no Batch API (it answers {reply.status}).",
+                "leave --batch out, or check --base-url, which often ends in /v1",
+            )
         if not 200 <= reply.status < 300:
-            raise self._failure(reply, batch_id)
+            raise self.backend.failure(refusal_of(reply.status, reply.body), reply.headers)
         try:
             return read(reply.body)
         except UNPARSEABLE:
             raise Transient(f"{self.name} answers with something else ({nature_of(reply.body)})") from None
-
-    def _failure(self, reply: Reply, batch_id: str) -> LlmfairError | RateLimited | Transient:
-        if reply.status not in (404, 405):
-            return self.backend.failure(refusal_of(reply.status, reply.body), reply.headers)
-        if batch_id:
-            return BackendError(
-                f"{self.name} no longer has {batch_id} or its answers.",
-                "remove it from batches.json, and the same command submits its questions again",
-            )
-        return BackendError(
-            f"{self.name} has no Batch API (it answers {reply.status}).",
-            "leave --batch out, or check --base-url, which often ends in /v1",
-        )
-
-
-def _id(body: bytes) -> str:
-    """The id of what a server made."""
-    return convert(decode(body)["id"], Id)

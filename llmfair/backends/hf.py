@@ -11,14 +11,7 @@ from typing import Any
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions, require_room
 from llmfair.backends.chat_completions import finish_of
-from llmfair.backends.local import (
-    ChatTemplate,
-    InProcess,
-    LocalModel,
-    grammar_of,
-    label_answers,
-    load_model,
-)
+from llmfair.backends.local import ChatTemplate, InProcess, LocalModel, grammar_of, label_answers, load_model
 from llmfair.checkpoints import (
     Checkpoint,
     Place,
@@ -159,8 +152,7 @@ class LocalBackend(InProcess[_Job]):
                 f"the memory of {self._model.place.device} is too small for a prompt of {longest:,} tokens.",
                 "choose a smaller window, --backend-arg dtype=bfloat16, or a smaller model",
             )
-        if self._batcher is not None:
-            self._batcher.batch_tokens = max(1, self._batcher.batch_tokens // 2)
+        self.batch_tokens = max(1, self.batch_tokens // 2)
         half = len(batch) // 2
         return [*self._run(batch[:half]), *self._run(batch[half:])]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from llmfair.backends.base import BackendOptions, fold_system
@@ -108,10 +108,7 @@ class ChatTemplate:
             raise Rejected(f"the chat template of {self.name} refuses this conversation: {error}.") from None
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
-        """The prompt as token ids; it starts with exactly one BOS where the tokenizer uses one.
-
-        A template that writes no BOS gets the tokenizer's; one that writes two is broken: UsageError.
-        """
+        """The prompt as token ids; a template that writes no BOS gets the tokenizer's, where that uses one."""
         return self._encode(self.text(messages))
 
     def label_ids(
@@ -126,38 +123,23 @@ class ChatTemplate:
         text = self.text(messages)
         # What follows the last control token is cut into tokens by itself.
         tail = text[max([0, *(text.rfind(token) for token in self._control)]) :]
-        common, tokens = self._parting(tail, tuple(answers.items()))
-        return [*self._encode(text), *common], dict(tokens)
-
-    @lru_cache(maxsize=64)  # noqa: B019  # the tail is the same for all prompts of most templates
-    def _parting(
-        self, tail: str, answers: tuple[tuple[str, str], ...]
-    ) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...]]:
-        """What all answers begin with after the tail of a prompt, and each label's token id where they part."""
-        texts = [tail, *(tail + answer for _, answer in answers)]
+        texts = [tail, *(tail + answer for answer in answers.values())]
         before, *encoded = self.tokenizer(texts, add_special_tokens=False).input_ids
         place = next((i for i, ids in enumerate(zip(*encoded, strict=False)) if len(set(ids)) > 1), None)
         # The answers may not change how the prompt itself is cut into tokens.
         tokens = [] if place is None else [ids[place] for ids in encoded]
         if len({*tokens}) < len(answers) or any(ids[: len(before)] != before for ids in encoded):
-            listed = ", ".join(f"'{answer}'" for _, answer in answers)
+            listed = ", ".join(f"'{answer}'" for answer in answers.values())
             raise UsageError(
                 f"{self.name} does not cut the answers {listed} into tokens that tell them apart.",
                 "read the answers' text with --answers text",
             )
-        labels = (label for label, _ in answers)
-        return tuple(encoded[0][len(before) : place]), tuple(zip(labels, tokens, strict=True))
+        common = encoded[0][len(before) : place]
+        return [*self._encode(text), *common], dict(zip(answers, tokens, strict=True))
 
     def _encode(self, text: str) -> list[int]:
         ids = list(self.tokenizer(text, add_special_tokens=False).input_ids)
-        if self._start and ids[:1] != self._start:
-            ids = [*self._start, *ids]
-        if self._start and ids[1:2] == self._start:
-            raise UsageError(
-                f"the chat template of {self.name} starts with {self.tokenizer.bos_token} twice.",
-                "repair chat_template in its tokenizer files",
-            )
-        return ids
+        return ids if ids[:1] == self._start else [*self._start, *ids]
 
 
 def label_answers(expects: Expects) -> dict[str, str]:
@@ -559,46 +541,33 @@ def _said(what: str, place: Place) -> Iterator[None]:
         raise BackendError(f"{what} cannot be loaded: {line_of(error)}.", "-v shows where") from error
 
 
-# A micro-batcher: jobs that arrive one by one go through an engine of this process together. A model takes hardly
-# longer for thirty prompts than for one. Jobs gather for a few milliseconds, and while the engine is busy the next
-# batch gathers by itself. One thread runs the engine, so that it sees one batch at a time.
-
-
 J = TypeVar("J")
-A = TypeVar("A")
-T = TypeVar("T")
 
 GATHER_SECONDS = 0.008
 LOOKS = 8
 
 
-class MicroBatcher(Generic[J, A]):
-    """Gathers jobs for `run`, which answers a batch in its order. Lives on the loop that first asks it.
+class InProcess(ABC, Generic[J]):
+    """A model in this process. It is loaded for the first question, so that a finished run loads none.
 
-    A batch holds jobs of one kind, the longest first, and at most `batch_tokens` positions: rows × longest. An
-    error of a batch is each of its jobs'.
+    It takes hardly longer for thirty prompts than for one, so jobs gather for a few milliseconds, and while it is busy
+    the next batch gathers by itself. One thread runs it, which sees one batch at a time: jobs of one kind, the longest
+    first, and at most `batch_tokens` positions, rows × longest. An error of a batch is each of its jobs'.
     """
 
-    def __init__(self, run: Callable[[Sequence[J]], Sequence[A]], batch_tokens: int) -> None:
+    gpus = 1
+    reads_about = False
+
+    def __init__(self, batch_tokens: int) -> None:
         self.batch_tokens = batch_tokens
-        self._run = run
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmfair-model")
-        self._waiting: list[tuple[J, Hashable, int, asyncio.Future[A]]] = []
-        self._arrived = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
 
-    async def call(self, work: Callable[[], T]) -> T:
-        """Does other work of the engine's, such as loading it, on its thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-    async def ask(self, job: J, kind: Hashable, length: int) -> A:
-        """The job's answer, once its batch is through. `length` counts the positions it takes."""
-        if self._serving is None:
-            self._serving = asyncio.create_task(self._serve())
-        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self._waiting.append((job, kind, length, answer))
-        self._arrived.set()
-        return await answer
+    async def open(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmfair-model")
+        self._waiting: list[tuple[J, Hashable, int, asyncio.Future[Completion]]] = []
+        self._arrived = asyncio.Event()
+        self._loading: asyncio.Future[None] | None = None
+        self._serving = asyncio.create_task(self._serve())
 
     async def close(self) -> None:
         """Takes no more batches; one that is under way is not waited for."""
@@ -606,9 +575,26 @@ class MicroBatcher(Generic[J, A]):
             self._serving.cancel()
             with suppress(asyncio.CancelledError):
                 await self._serving
-        self._thread.shutdown(wait=False)
+            self._thread.shutdown(wait=False)
+        self._serving = None
+        self.__dict__.pop("_model", None)  # a further stage may need its memory
+
+    async def answer(self, job: Callable[[], tuple[J, Hashable, int]]) -> Completion:
+        """The answer to a job, its kind and the positions it takes, made once the model is there.
+
+        Raises what loading does.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loading is None:
+            self._loading = loop.run_in_executor(self._thread, self._load)
+        await asyncio.shield(self._loading)
+        started, answer = time.perf_counter(), loop.create_future()
+        self._waiting.append((*job(), answer))
+        self._arrived.set()
+        return replace(await answer, seconds=time.perf_counter() - started)
 
     async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             await self._arrived.wait()
             # Company is waited for while more keeps coming, a few milliseconds at most, until a batch is full.
@@ -619,63 +605,27 @@ class MicroBatcher(Generic[J, A]):
                 await asyncio.sleep(GATHER_SECONDS / LOOKS)
                 if len(self._waiting) == before:
                     break
-            jobs, answers = self._take()
-            if not jobs:
+            # Jobs that nobody waits for any more are dropped.
+            waiting = [item for item in self._waiting if not item[3].done()]
+            alike = sorted((item for item in waiting if item[1] == waiting[0][1]), key=lambda item: -item[2])
+            batch = alike[: max(1, self.batch_tokens // max(1, alike[0][2]))] if alike else []
+            self._waiting = [item for item in waiting if not any(item is taken for taken in batch)]
+            if not self._waiting:
+                self._arrived.clear()
+            if not batch:
                 continue
-            outcomes: Sequence[A | Exception]
+            outcomes: Sequence[Completion | Exception]
             try:
-                outcomes = await self.call(partial(self._run, jobs))
+                outcomes = await loop.run_in_executor(self._thread, self._run, [item[0] for item in batch])
             except Exception as error:
-                outcomes = [error] * len(jobs)
-            for answer, outcome in zip(answers, outcomes, strict=True):
+                outcomes = [error] * len(batch)
+            for (_, _, _, answer), outcome in zip(batch, outcomes, strict=True):
                 if answer.done():
                     continue
                 if isinstance(outcome, Exception):
                     answer.set_exception(outcome)
                 else:
                     answer.set_result(outcome)
-
-    def _take(self) -> tuple[list[J], list[asyncio.Future[A]]]:
-        """The next batch and where its answers go; jobs that nobody waits for any more are dropped."""
-        waiting = [item for item in self._waiting if not item[3].done()]
-        alike = sorted((item for item in waiting if item[1] == waiting[0][1]), key=lambda item: -item[2])
-        batch = alike[: max(1, self.batch_tokens // max(1, alike[0][2]))] if alike else []
-        taken = {id(answer) for _, _, _, answer in batch}
-        self._waiting = [item for item in waiting if id(item[3]) not in taken]
-        if not self._waiting:
-            self._arrived.clear()
-        return [job for job, _, _, _ in batch], [answer for _, _, _, answer in batch]
-
-
-class InProcess(ABC, Generic[J]):
-    """A model in this process. It is loaded for the first question, so that a finished run loads none."""
-
-    gpus = 1
-    reads_about = False
-
-    def __init__(self, batch_tokens: int) -> None:
-        self.batch_tokens = batch_tokens
-        self._batcher: MicroBatcher[J, Completion] | None = None
-        self._loading: asyncio.Future[None] | None = None
-
-    async def open(self) -> None:
-        self._batcher = MicroBatcher(self._run, self.batch_tokens)
-
-    async def close(self) -> None:
-        if self._batcher is not None:
-            await self._batcher.close()
-        self._batcher = self._loading = None
-        self.__dict__.pop("_model", None)  # a further stage may need its memory
-
-    async def answer(self, job: Callable[[], tuple[J, Hashable, int]]) -> Completion:
-        """The answer to a job, its kind and length, made once the model is there. Raises what loading does."""
-        assert self._batcher is not None, "the backend is open"
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(self._batcher.call(self._load))
-        await asyncio.shield(self._loading)
-        started = time.perf_counter()
-        completion = await self._batcher.ask(*job())
-        return replace(completion, seconds=time.perf_counter() - started)
 
     # On the model's thread
 

@@ -42,9 +42,17 @@ class Nli(InProcess[Mapping[str, list[int]]]):
     max_workers = 256
 
     def __init__(self, checkpoint: Checkpoint) -> None:
+        """Raises UsageError for a classifier without one class of that name."""
         super().__init__(BATCH_TOKENS)
         self.checkpoint = checkpoint
-        self.classes = classes_of(checkpoint)
+        named = checkpoint.config.get("id2label") or {}
+        self.classes = [str(named[place]) for place in sorted(named, key=int)]
+        listed = ", ".join(self.classes) or "none"
+        if [name.lower() for name in self.classes].count(ENTAILMENT) != 1:
+            raise UsageError(
+                f"nli:{checkpoint.name} has no class '{ENTAILMENT}': its classes are {listed}.",
+                "a classifier of natural-language inference has, such as FacebookAI/roberta-large-mnli",
+            )
         self.dtype = dtype_of(checkpoint)[0]
         self.identity = f"nli {checkpoint.identity} {self.dtype} tokens={TOKENS}"
 
@@ -112,19 +120,6 @@ class Nli(InProcess[Mapping[str, list[int]]]):
             )
             for pair, of_classes in zip(batch, scores, strict=True)
         ]
-
-
-def classes_of(checkpoint: Checkpoint) -> list[str]:
-    """The names of a classifier's classes, in the order of its outputs. Raises UsageError without an entailment."""
-    named = checkpoint.config.get("id2label") or {}
-    classes = [str(named[place]) for place in sorted(named, key=int)]
-    if [name.lower() for name in classes].count(ENTAILMENT) != 1:
-        listed = f"its classes are {', '.join(classes)}" if classes else "it names no classes"
-        raise UsageError(
-            f"nli:{checkpoint.name} has no class '{ENTAILMENT}': {listed}.",
-            "a classifier of natural-language inference has, such as FacebookAI/roberta-large-mnli",
-        )
-    return classes
 
 
 def encode(tokenizer: Any, tokens: int, premise: str, hypothesis: str) -> dict[str, list[int]]:

@@ -100,8 +100,15 @@ def scores_of(result: Any, documents: Sequence[str], spec: str) -> list[tuple[in
         result = result.tolist()
     if isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping):
         items = list(result)
-        if items and all(isinstance(item, str) for item in items):
-            return _ranks(items, documents)
+        if items and all(isinstance(item, str) for item in items):  # an order, as falling scores
+            places: dict[str, deque[int]] = defaultdict(deque)
+            for place, document in enumerate(documents):
+                places[document].append(place)
+            # a document that was not shown has a place that there is not
+            return [
+                (places[document].popleft() if places[document] else len(documents), float(len(items) - rank))
+                for rank, document in enumerate(items)
+            ]
         if len(items) == len(documents) and all(
             hasattr(item, "__float__") and not isinstance(item, str | bytes | bool) for item in items
         ):
@@ -114,17 +121,6 @@ def scores_of(result: Any, documents: Sequence[str], spec: str) -> list[tuple[in
     raise UsageError(
         f"{spec} returned a {type(result).__name__}{size} for {len(documents)} documents.", FORMS
     )
-
-
-def _ranks(order: Sequence[str], documents: Sequence[str]) -> list[tuple[int, float | None]]:
-    """An order as falling scores; a document that was not shown has a place that there is not."""
-    places: dict[str, deque[int]] = defaultdict(deque)
-    for place, document in enumerate(documents):
-        places[document].append(place)
-    return [
-        (places[document].popleft() if places[document] else len(documents), float(len(order) - rank))
-        for rank, document in enumerate(order)
-    ]
 
 
 def _field(row: Any, names: Sequence[str]) -> Any:

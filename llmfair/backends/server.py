@@ -23,14 +23,7 @@ from llmfair.backends.faults import Fault, Refusal, refusal_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
 from llmfair.io.files import decode
-from llmfair.io.net import (
-    CONNECT_SECONDS,
-    Client,
-    Reply,
-    ReplyTooLong,
-    retry_after,
-    server_of,
-)
+from llmfair.io.net import CONNECT_SECONDS, Client, Reply, ReplyTooLong, retry_after, server_of
 from llmfair.nouns import Completion, Finish, Request
 
 NO_KEY = "none"  # what servers that need no key are sent

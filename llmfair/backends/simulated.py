@@ -74,16 +74,6 @@ _ITEM_STREAM = 49
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def gumbel(rng: np.random.Generator, n: int) -> Floats:
-    """Noise of which the largest is each item's in proportion to e^log-weight."""
-    return rng.gumbel(size=n)
-
-
-def yes_or_no(rng: np.random.Generator, n: int) -> Floats:
-    """Noise that leaves a log-weight x above 0 with odds e^x."""
-    return rng.logistic(size=n)
-
-
 @register("simulated", "listwise")
 class ListAnswerer(Answerer):
     parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
@@ -100,7 +90,9 @@ class ListAnswerer(Answerer):
             best = expects.best if isinstance(expects, Permutation) else None
             return in_order(ranked(about, injected, rng)[:best])
         if len(about["sides"]) == 1:  # the first of two labels says yes
-            return expects.labels[int(log_weights(about, injected, rng, yes_or_no)[0] <= 0)]
+            return expects.labels[
+                int(log_weights(about, injected, rng, np.random.Generator.logistic)[0] <= 0)
+            ]
         return expects.labels[ranked(about, injected, rng)[0]]
 
     def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float] | None:
@@ -132,9 +124,12 @@ def log_weights(
     about: Mapping[str, Any],
     injected: Injected,
     rng: np.random.Generator,
-    drawn: Callable[[np.random.Generator, int], Floats] = gumbel,
+    drawn: Callable[..., Floats] = np.random.Generator.gumbel,
 ) -> Floats:
     """Log-weight and noise of the items, by slot; shape (n,).
+
+    Of Gumbel noise the largest is each item's in proportion to e^log-weight; logistic noise leaves a log-weight x above
+    0 with odds e^x.
 
     The noise is fresh, but in a share `alike` of all answers an item's own: the same whenever it is asked about.
     """
@@ -149,12 +144,10 @@ def log_weights(
     if alike and rng.random() < alike:
         names = (f"{about['query_id']}\n{doc_id}".encode() for doc_id in about["doc_ids"])
         streams = [[injected.seed, zlib.crc32(name), _ITEM_STREAM] for name in names]
-        noise = np.array([drawn(np.random.default_rng(stream), 1)[0] for stream in streams])
+        noise = np.array([drawn(np.random.default_rng(stream), size=1)[0] for stream in streams])
     else:
-        noise = drawn(rng, n)
-    weights += parameters["noise"] * noise
-    log_weights: Floats = weights
-    return log_weights
+        noise = drawn(rng, size=n)
+    return np.asarray(weights + parameters["noise"] * noise)
 
 
 def ranked(about: Mapping[str, Any], injected: Injected, rng: np.random.Generator) -> list[int]:

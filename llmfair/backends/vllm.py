@@ -25,14 +25,7 @@ from llmfair.backends.base import BackendOptions, Transient, require_room
 from llmfair.backends.chat_completions import finish_of, structured
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.checkpoints import DTYPES, Checkpoint, find_checkpoint
-from llmfair.errors import (
-    BackendError,
-    MissingExtra,
-    Rejected,
-    UsageError,
-    did_you_mean,
-    line_of,
-)
+from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, did_you_mean, line_of
 from llmfair.io.net import in_thread
 from llmfair.nouns import Completion, Finish, Message, Request
 from llmfair.registry import register

@@ -334,6 +334,6 @@ def clear(
         if not terminal.agreed(f"Remove {what} from {file}?", False, f"remove {what}", hint):
             terminal.say("Nothing was removed.")
             raise typer.Exit(1)
-    removed = answers.clear(file, identity, before)
+    removed = answers.count(file, identity, before, remove=True)
     done = "the damaged cache" if removed is None else count(removed, "answer")
     return View({"path": str(file), "removed": removed}, f"Removed {done}.")

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from io import BufferedReader, BytesIO
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from pathlib import Path
 from secrets import token_hex
 from socket import gethostname
@@ -113,7 +113,7 @@ def text(path: Path | str, most: int = MOST_WHOLE) -> str:
         return decoded(data)
     try:
         with gzip.GzipFile(fileobj=BytesIO(data)) as packed:
-            data = b"".join(islice(iter(partial(packed.read, 1 << 16), b""), (most >> 16) + 1))
+            data = packed.read(most + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise OSError(errno.EINVAL, f"damaged: {error}", str(path)) from None
     if len(data) > most:
@@ -565,9 +565,7 @@ def unique(path: Path, line: int, names: Iterable[str], hint: str) -> list[str]:
 
 
 TABLE = "files.json"
-"""What is told of the files of a folder, by name."""
-Facts = tuple[int, int, str]
-"""Size, bytes; time of the last change, ns; SHA-256."""
+"""What is told of the files of a folder, by name: size, bytes; time of the last change, ns; SHA-256."""
 
 
 def note(folder: Path, names: Iterable[str]) -> None:
@@ -604,8 +602,8 @@ def check(folder: Path, names: Collection[str] | None = None) -> None:
             note(folder, copied)
 
 
-def _table(folder: Path) -> dict[str, Facts]:
+def _table(folder: Path) -> dict[str, tuple[int, int, str]]:
     try:
-        return parsed(content(folder / TABLE, MOST_RECORDED), dict[str, Facts])
+        return parsed(content(folder / TABLE, MOST_RECORDED), dict[str, tuple[int, int, str]])
     except ValueError:
         raise ValueError(f"{TABLE} is damaged") from None

@@ -95,45 +95,25 @@ class Client:
         self,
         method: str,
         url: str,
-        body: bytes | None = None,
+        body: Any = None,
         headers: Mapping[str, str] | None = None,
         seconds: float = 0.0,
         most: int = 0,
+        sent: int = 0,
     ) -> Reply:
         """The reply, read to its end. Raises Transient without one, ReplyTooLong.
 
-        `seconds`, `most`: what holds for this one in place of the client's.
+        `seconds`, `most`: what holds for this one in place of the client's; `sent`: bytes of a body that is a form.
         """
-        data = BytesIO(body) if body and len(body) >= _LARGE else body
-        return await self._ask(method, url, data, headers, len(body or b""), seconds, most)
-
-    async def upload(self, url: str, path: Path, fields: Mapping[str, str]) -> Reply:
-        """The reply to a form with these fields and a file, which is read as it is sent."""
-        import aiohttp
-
-        with path.open("rb") as file:
-            form = aiohttp.FormData(fields)
-            form.add_field("file", file, filename=path.name, content_type="application/octet-stream")
-            data = form()
-            kind = {"content-type": data.headers["Content-Type"]}
-            return await self._ask("POST", url, data, kind, path.stat().st_size)
-
-    async def _ask(
-        self,
-        method: str,
-        url: str,
-        data: Any,
-        headers: Mapping[str, str] | None,
-        sent: int,
-        seconds: float = 0.0,
-        most: int = 0,
-    ) -> Reply:
         seconds, most = seconds or self.seconds, most or self.most
+        if isinstance(body, bytes):
+            sent = len(body)
+            body = BytesIO(body) if sent >= _LARGE else body
         began = asyncio.get_running_loop().time()
         cause: str
         try:
             async with asyncio.timeout(seconds + sent / SLOWEST) as alarm:
-                response = await self._begin(method, url, data, headers)
+                response = await self._begin(method, url, body, headers)
                 try:
                     # one reply at a time: else those of a burst are all read before the first can ask again
                     await self._turn.acquire()
@@ -153,6 +133,17 @@ class Client:
         except _errors() as error:
             cause = cause_of(error, self.name, seconds)
         raise Transient(cause)  # out here, since aiohttp's exceptions can hold the request's headers
+
+    async def upload(self, url: str, path: Path, fields: Mapping[str, str]) -> Reply:
+        """The reply to a form with these fields and a file, which is read as it is sent."""
+        import aiohttp
+
+        with path.open("rb") as file:
+            form = aiohttp.FormData(fields)
+            form.add_field("file", file, filename=path.name, content_type="application/octet-stream")
+            data = form()
+            kind = {"content-type": data.headers["Content-Type"]}
+            return await self.ask("POST", url, data, kind, sent=path.stat().st_size)
 
     async def _begin(
         self, method: str, url: str, data: Any, headers: Mapping[str, str] | None, unpack: bool = True
@@ -513,7 +504,11 @@ def proxy_for(base_url: str) -> str | None:
     parts = urlsplit(base_url)
     proxies, host = getproxies(), parts.hostname or ""
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or _in_a_range(host, proxies.get("no", "")) or proxy_bypass(host):
+    for name in filter(lambda name: "/" in name, re.split(r"[,\s]+", proxies.get("no", ""))):
+        with suppress(ValueError):  # a range of addresses, as in 10.0.0.0/8
+            if ip_address(host) in ip_network(name, strict=False):
+                return None
+    if not proxy or proxy_bypass(host):
         return None
     if not is_http_address(proxy):
         if parts.scheme not in proxies:
@@ -521,15 +516,6 @@ def proxy_for(base_url: str) -> str | None:
             return None
         raise UsageError(f"{parts.scheme}_proxy names no HTTP proxy.", "for example http://127.0.0.1:3128")
     return proxy
-
-
-def _in_a_range(host: str, ranges: str) -> bool:
-    """Whether an address lies in one of the ranges (10.0.0.0/8) among the names of `no_proxy`."""
-    for name in filter(lambda name: "/" in name, re.split(r"[,\s]+", ranges)):
-        with suppress(ValueError):
-            if ip_address(host) in ip_network(name, strict=False):
-                return True
-    return False
 
 
 def is_http_address(url: str) -> bool:

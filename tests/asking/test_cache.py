@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from llmfair.asking import cache as module
-from llmfair.asking.cache import FILE, Cache, clear, count, facts
+from llmfair.asking.cache import FILE, Cache, count, facts
 from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
@@ -174,7 +174,7 @@ def test_a_locked_cache_is_waited_for_and_then_left_alone(
             cache.put("new", ANSWER)
         assert len(warnings) == 1 and "locked" in warnings[0]
         with pytest.raises(LlmfairError, match="locked"):
-            clear(path)
+            count(path, remove=True)
         holder.execute("ROLLBACK")
         holder.execute("PRAGMA locking_mode = EXCLUSIVE")
         holder.execute("BEGIN EXCLUSIVE")
@@ -226,7 +226,7 @@ def test_what_is_no_answer_is_asked_again(tmp_path: Path) -> None:
 def test_facts_and_removing_by_model_and_age(tmp_path: Path) -> None:
     path = tmp_path / FILE
     assert facts(path) == {"path": str(path), "entries": 0, "bytes": 0, "models": []}
-    assert count(path) == clear(path) == 0 and not path.exists()
+    assert count(path) == count(path, remove=True) == 0 and not path.exists()
     filled(path, "a", "b", model="openai gpt api.example")
     filled(path, "c", model="openai gpt-mini api.example")
     filled(path, "d", "e", "f", model="hf org/gp%")
@@ -242,10 +242,10 @@ def test_facts_and_removing_by_model_and_age(tmp_path: Path) -> None:
             "UPDATE answers SET created = ? WHERE key IN ('a', 'd')",
             ((hour_ago - timedelta(days=1)).isoformat(timespec="milliseconds"),),
         )
-    assert count(path, before=hour_ago) == 2 and clear(path, "openai gpt", hour_ago) == 1
+    assert count(path, before=hour_ago) == 2 and count(path, "openai gpt", hour_ago, remove=True) == 1
     with opened(path, "openai gpt api.example") as (cache, _):  # another process uses it meanwhile
         assert cache.get("a") is None and cache.get("b") is not None
-        assert clear(path) == 5
+        assert count(path, remove=True) == 5
         assert cache.get("b") is None
         cache.put("g", ANSWER)
     assert rows(path) == 1
@@ -254,12 +254,12 @@ def test_facts_and_removing_by_model_and_age(tmp_path: Path) -> None:
 def test_a_damaged_cache_goes_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / FILE
     damaged(path)
-    for attempt in (facts, partial(count, model="openai any"), partial(clear, model="openai any")):
+    for attempt in (facts, partial(count, model="openai any"), partial(count, model="openai any", remove=True)):
         with pytest.raises(LlmfairError, match="cannot be used") as caught:
             attempt(path)
         assert "llmfair cache clear" in caught.value.hint
     assert count(path) is None and path.exists()
-    assert clear(path) is None and not path.exists()
+    assert count(path, remove=True) is None and not path.exists()
 
 
 # In dispatch

@@ -431,11 +431,10 @@ def test_closing_ends_what_is_being_generated(mistral: Path) -> None:
         task = asyncio.create_task(backend.complete(request(1, Text(), max_tokens=4000)))
         await asyncio.sleep(0.2)
         task.cancel()
-        executor = backend._batcher._thread if backend._batcher else None
+        executor = backend._thread
         await backend.close()
         started = time.perf_counter()
-        if executor is not None:
-            executor.shutdown(wait=True)
+        executor.shutdown(wait=True)
         return time.perf_counter() - started
 
     assert asyncio.run(ask()) < 5, "4,000 tokens take longer"
