@@ -91,8 +91,6 @@ _TOKEN = re.compile(
     ),
     re.IGNORECASE | re.MULTILINE,
 )
-_BRACKET = re.compile(r"[<＜&◁\[](?!\d)")
-_WORDS = "assistant", "user:", "human:"
 _FIRST = re.compile(
     r"[<＜&◁\[AaUuHh#](?:(?<=[<＜&◁\[])(?!\d)|(?<=[Aa])ssistant|(?<=[Uu])ser:|(?<=[Hh])uman:|(?<=A)SSISTANT|(?<=#)##)"
 )
@@ -194,9 +192,8 @@ def _behind_tags(text: str) -> str | None:
 
 
 def _tokens(text: str) -> Iterator[re.Match[str]]:
-    end, small = 0, text.lower()
-    beginnings = _FIRST if any(word in small for word in _WORDS) else _BRACKET
-    for first in beginnings.finditer(text):
+    end = 0
+    for first in _FIRST.finditer(text):
         if first.start() >= end and (token := _TOKEN.match(text, first.start())):
             end = token.end()
             yield token

@@ -56,10 +56,6 @@ class Refusal:
         """Whether the field is not known at all, rather than its value not taken."""
         return bool(_UNKNOWN.search(self.text))
 
-    def most(self, below: int) -> int | None:
-        """The first number below this one that the words allow at most."""
-        return next((int(number) for number in _MOST.findall(self.words) if 0 < int(number) < below), None)
-
 
 BLOCKED = re.compile(
     r"content_?(filter|policy)|content management policy|responsibleaipolicy|data_?inspection_?failed|moderation|"
@@ -130,11 +126,6 @@ _TABLE = [(fault, statuses, re.compile(words, re.I | re.S)) for fault, statuses,
 _UNKNOWN = re.compile(
     r"unsupported|not (be )?(support|permit|allow|recogni|accept)|n't (support|accept)|unknown|unrecogni|unexpected|"
     r"extra[_ ](input|field|forbidden)|deprecated|no longer|instead",
-    re.IGNORECASE,
-)
-_MOST = re.compile(
-    r"(?:less than or equal to|<=|≤|at most|no more than|up to|max(?:imum)?(?: allowed)?(?: value)?(?: is| of|:)?|"
-    r"and|to|,|-)\s*(\d{1,6})\b",
     re.IGNORECASE,
 )
 FIELDS = (

@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.chat_completions import count, table, without_nulls
-from llmfair.backends.faults import unknown_field
 from llmfair.backends.python import SCORES, answer, rows_of, scores_lists, shown
 from llmfair.backends.server import Server
-from llmfair.errors import UsageError, warn
+from llmfair.errors import UsageError
 from llmfair.io.files import decode, encode
 from llmfair.nouns import Completion, Request
 from llmfair.registry import register
@@ -54,8 +53,6 @@ class Rerank(Server):
         self.key_variables = (KEY_VARIABLE, *of_vendor)
         super().__init__(name, options, base_url, "--base-url" if options.base_url else BASE_VARIABLE)
         self.capabilities = frozenset({"adaptive", SCORES})
-        self._most = {"cohere": "top_n", "voyage": "top_k"}.get(options.wire, "")
-        self._says_most = bool(self._most)
         self.identity = (
             f"rerank {name} {self.server_name}{f' {options.wire}' if options.wire != 'cohere' else ''}"
         )
@@ -66,17 +63,8 @@ class Rerank(Server):
             sent: dict[str, Any] = {"query": query, "texts": documents}
         else:
             sent = {"model": self.name, "query": query, "documents": documents}
-        if self._says_most:
-            sent[self._most] = len(documents)
+            sent["top_k" if self.options.wire == "voyage" else "top_n"] = len(documents)
         return encode(without_nulls({**sent, **request.sampling.extra}))
-
-    def adapts(self, status: int, reply: bytes) -> bool:
-        """Whether a server does not know how many scores are wanted; without a number most send them all."""
-        if not self._most or not unknown_field(status, reply, {self._most}):
-            return False
-        self._says_most = False
-        warn(f"{self.server} does not know {self._most}: it is left out.")
-        return True
 
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
         document = decode(reply)

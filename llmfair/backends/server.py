@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import llmfair
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.chat_completions import ALTERNATIVES, LIMITS, UNPARSEABLE
+from llmfair.backends.chat_completions import LIMITS, UNPARSEABLE
 from llmfair.backends.faults import Fault, Refusal, refusal_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
@@ -30,7 +30,6 @@ NO_KEY = "none"  # what servers that need no key are sent
 LONGEST_QUOTE = 300
 MOST_NAMED = 5
 LOGPROBS = {"logprobs", "top_logprobs"}
-FEWEST_ALTERNATIVES = 5  # that a server has which sends some
 FOLD_HINT = "--system fold puts the system text into the first user message"
 TOO_MANY_HINT = "let the server take more documents at once, or rank fewer with --candidates"
 
@@ -243,7 +242,12 @@ class Server(ABC):
             case Fault.SYSTEM if request.chat.messages[0].role == "system":
                 return Rejected(f"{says}.", FOLD_HINT)
             case _ if refusal.fault is Fault.FIELD or refusal.field in request.sampling.extra:
-                flag, hint = _flag(refusal)
+                field = refusal.field
+                flag, hint = FLAGS.get(field, (f"--extra {field}", f"--extra {field}=null leaves it out"))
+                if not refusal.unknown and field in LOGPROBS:
+                    flag, hint = "number of alternatives", "ask for fewer: --extra top_logprobs=5"
+                elif not refusal.unknown and field in LIMITS:
+                    hint = "give a smaller --max-tokens or --thinking"
                 return UsageError(
                     f"{self.name} does not take {'' if refusal.unknown else 'this '}{flag}: {says}.", hint
                 )
@@ -264,17 +268,6 @@ FLAGS = {
     **dict.fromkeys(LOGPROBS, ("--answers margin", "compare the answers' text with --answers text")),
 }  # fmt: skip
 """The flag that a field of the body comes from, and what to do where a server does not know it."""
-
-
-def _flag(refusal: Refusal) -> tuple[str, str]:
-    """The flag that a refused field of the body comes from, and what to do about it."""
-    field = refusal.field
-    if not refusal.unknown and field in LOGPROBS:
-        most = refusal.most(ALTERNATIVES) or FEWEST_ALTERNATIVES
-        return "number of alternatives", f"ask for fewer: --extra top_logprobs={most}"
-    if not refusal.unknown and field in LIMITS:
-        return "--max-tokens", "give a smaller --max-tokens or --thinking"
-    return FLAGS.get(field, (f"--extra {field}", f"--extra {field}=null leaves it out"))
 
 
 # Several servers of one model, asked as one. Which of them a question goes to, and what is done when one goes down, is

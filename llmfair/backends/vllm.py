@@ -27,7 +27,7 @@ from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.checkpoints import DTYPES, Checkpoint, find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, did_you_mean, line_of
 from llmfair.io.net import in_thread
-from llmfair.nouns import Completion, Finish, Message, Request
+from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register
 
 if TYPE_CHECKING:
@@ -106,20 +106,13 @@ def stop_engine(engine: AsyncLLM) -> None:
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vLLM's MaxLoRARanks
 # What answers are read from and where they come from; a user's own would make them another model's.
 _OURS = {
-    "model",
-    "revision",
-    "tokenizer",
-    "tokenizer_revision",
-    "enable_lora",
-    "max_lora_rank",
-    "logprobs_mode",
-}
+    "model", "revision", "tokenizer", "tokenizer_revision", "enable_lora", "max_lora_rank", "logprobs_mode",
+}  # fmt: skip
 # Where and how fast a model runs, not which one it is: no part of its identity.
 _PLACEMENT = {
     "block_size", "cpu_offload_gb", "disable_log_stats", "download_dir", "enable_chunked_prefill", "enforce_eager",
-    "gpu_memory_utilization",
-    "kv_cache_memory_bytes", "load_format", "max_model_len", "max_num_batched_tokens", "max_num_seqs",
-    "pipeline_parallel_size", "tensor_parallel_size", "use_tqdm_on_load",
+    "gpu_memory_utilization", "kv_cache_memory_bytes", "load_format", "max_model_len", "max_num_batched_tokens",
+    "max_num_seqs", "pipeline_parallel_size", "tensor_parallel_size", "use_tqdm_on_load",
 }  # fmt: skip
 # What vLLM would leave out of an adapter, or cannot load.
 _UNSERVED = (
@@ -327,17 +320,20 @@ class VLLM:
 
         number = int(adapter.sha256[:7], 16) + 1  # what an engine knows an adapter by, from 1
         lora = LoRARequest(adapter.folder.name, number, str(adapter.folder.resolve()))
-        # Both in one engine: two engines differ by more than a small adapter does.
-        before = [await self._probe(messages, None) for messages in PROBES]
-        require_effect(adapter.folder, before, [await self._probe(messages, lora) for messages in PROBES])
-        return lora
 
-    async def _probe(self, messages: tuple[Message, ...], lora: LoRARequest | None) -> Mapping[str, float]:
-        """A question's margins, asked alone and past the cache, so that nothing but the adapter can move them."""
-        ids, labels = self._template.label_ids(messages, label_answers(LABELS))
-        parameters = margin_parameters(labels)
-        parameters.skip_reading_prefix_cache = True
-        return label_logprobs(await self._generate(ids, parameters, lora), labels)
+        async def margins_with(lora: LoRARequest | None) -> list[Mapping[str, float]]:
+            """The probes' margins, asked alone and past the cache, so that nothing but the adapter can move them."""
+            margins = []
+            for messages in PROBES:
+                ids, labels = self._template.label_ids(messages, label_answers(LABELS))
+                parameters = margin_parameters(labels)
+                parameters.skip_reading_prefix_cache = True
+                margins.append(label_logprobs(await self._generate(ids, parameters, lora), labels))
+            return margins
+
+        # Both in one engine: two engines differ by more than a small adapter does.
+        require_effect(adapter.folder, await margins_with(None), await margins_with(lora))
+        return lora
 
 
 def margin_parameters(labels: Mapping[str, int]) -> SamplingParams:

@@ -71,18 +71,6 @@ def test_every_form(wire: Any, reply: Any, tokens: int | None, sent: dict[str, A
     assert read_scores(completion.text, 3).permutation == (2, 1, 0)
 
 
-@pytest.mark.parametrize(("wire", "field"), [("cohere", "top_n"), ("voyage", "top_k")])
-def test_a_server_that_does_not_know_how_many_is_asked_without(
-    wire: Any, field: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unknown = {"detail": [{"loc": ["body", field], "msg": "Extra inputs are not permitted"}]}
-    reply = COHERE if wire == "cohere" else VOYAGE
-    with Endpoint(lambda body, number: (422, {}, unknown) if field in body else reply) as server:
-        assert isinstance(ask(server.url, wire=wire), Completion)
-    assert [field in body for body in server.asked] == [True, False]
-    assert f"does not know {field}: it is left out." in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("rows", "order", "kind"),
     [
