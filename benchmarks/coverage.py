@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.audits.aggregates import Inference, aggregate, controlled
-from llmfair.audits.calibrate import share
+from llmfair.audits.plan import share
 from llmfair.metrics.base import ControlledExposures, Quotient, Ratio
 from llmfair.nouns import Side
 from llmfair.rankers.strategies import covering

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
 from llmfair.audits.aggregates import preference
-from llmfair.audits.calibrate import share
+from llmfair.audits.plan import share
 from llmfair.metrics.base import QueryComparisons, Value
 from llmfair.metrics.preference import pairs_shown
 from llmfair.stats.intervals import Conclusion, conclude

@@ -20,8 +20,7 @@ from msgspec import structs
 
 from llmfair import registry
 from llmfair.audits.gates import as_shown
-from llmfair.audits.kind import GENERAL, Kind, kind_of, studies, study_of
-from llmfair.audits.study import Study
+from llmfair.audits.kind import GENERAL, Kind, Study, kind_of, studies, study_of
 from llmfair.datasets.tables import is_frame, stored_frame
 from llmfair.errors import LlmfairError, MissingExtra, RequirementFailed, UsageError, did_you_mean
 from llmfair.io.files import plain
@@ -348,7 +347,7 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
     def call(
         dataset: Name = "sample", *, progress: bool = False, preset: str | None = None, **others: Any
     ) -> Result:
-        from llmfair.audits.sweep import sweep, told
+        from llmfair.audits.study import sweep, told
 
         options = make_settings(study.settings, {"dataset": dataset, **others}, preset)
 

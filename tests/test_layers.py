@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "on_ray": {"errors", "nouns", "registry", "backends.base", "rankers.base"},
     "errors": set(),
     "registry": {"errors"},
-    "report": {"audits.kind", "audits.study", "results", "rundir", "stats", "metrics.base", "metrics.names"},
+    "report": {"audits.kind", "results", "rundir", "stats", "metrics.base", "metrics.names"},
     "results": {"rundir"},
     "documents": {"audits", "mitigation", "results", "tuning"},
     "pages": {"audits", "mitigation", "report", "results", "tuning"},

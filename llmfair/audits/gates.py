@@ -25,8 +25,7 @@ from llmfair.nouns import Conclusion, Key
 from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
 
 if TYPE_CHECKING:
-    from llmfair.audits.measuring import Measuring
-    from llmfair.audits.scoring import ScoreResults
+    from llmfair.audits.scoring import Measuring, ScoreResults
 
 GRAMMAR = (
     "MEASURE[:CONDITION] then =LOW..HIGH, >=X or <=X, for example ExpRatio:female=0.9..1.1 or, of relevant items "

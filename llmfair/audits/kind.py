@@ -8,25 +8,27 @@ kinds load nothing heavy, since `llmfair --help` asks all of them what they are 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_type_hints
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from llmfair import registry
-from llmfair.audits.study import Study
 from llmfair.errors import UsageError
 from llmfair.registry import at, later
-from llmfair.settings.commands import AuditSettings, CalibrationSettings, PlanningSettings
+from llmfair.settings.commands import AuditSettings, CalibrationSettings, PlanningSettings, StudySettings
 
 if TYPE_CHECKING:
     from llmfair.audits.design import Design
-    from llmfair.audits.measuring import Measuring
+    from llmfair.audits.scoring import Measuring
+    from llmfair.audits.subject import Subject
     from llmfair.nouns import Chat
-    from llmfair.report.words import Wording
+    from llmfair.report.words import StudyWording, Wording
+    from llmfair.results import StudyResults
     from llmfair.rundir import Manifest, RunDir
 
 
@@ -52,6 +54,55 @@ GENERAL = {
     "mitigate": "llmfair.mitigation.results:MitigationResults",
 }
 """The classes of results that are neither an audit's nor a study's, by task."""
+
+
+S = TypeVar("S", bound=AuditSettings)
+
+
+class Study(ABC):
+    """Several audits of one kind and model under named settings, and how what they find is told together.
+
+    What has a default is done for every study alike.
+
+    `name` is that of the command, `llmfair study NAME`, and of `llmfair.study_NAME`; `does` and `examples` are its
+    help, `words` what people read of its plan and its results.
+    """
+
+    name: str
+    does: str
+    examples: tuple[str, ...] = ()
+    settings: type[StudySettings]
+    results: type[StudyResults] = later("llmfair.results:PlainStudyResults")
+    """The class of its `StudyResults`. A field that results of its audits, or their designs, have too is theirs."""
+    words: StudyWording = later("llmfair.report.words:STUDY")
+
+    @property
+    def task(self) -> str:
+        """What its results call it."""
+        return f"study {self.name}"
+
+    @abstractmethod
+    def audits(self, settings: Any, subject: Subject) -> Mapping[str, AuditSettings]:
+        """The settings of each audit, by name. Raises UsageError, also for a subject that cannot be studied."""
+
+    def rows(self, setting: str, results: Any) -> Iterator[Any]:
+        """The rows that one audit's results come to."""
+        from llmfair.results import SettingRow
+
+        return (SettingRow(setting=setting, **asdict(row)) for row in results.rows)
+
+    def lines(self, results: Any) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
+        """The columns and lines of its CSV file, from its results."""
+        from llmfair.rundir import COLUMNS
+
+        columns = ("setting", *COLUMNS)
+        return columns, [[getattr(row, column) for column in columns] for row in results.rows]
+
+
+def settings_of(of: type[S], study: StudySettings, **differs: Any) -> S:
+    """The settings of one audit of a study: the study's, but for those in which it differs. Raises UsageError."""
+    shared = {item.name: getattr(study, item.name) for item in fields(of)}
+    return of.make(**shared | {"output": None} | differs)
 
 
 class Kind:

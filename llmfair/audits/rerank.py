@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from llmfair import registry
 from llmfair.audits.lists import training_lists
-from llmfair.audits.run_files import check_queries, judged_by, own_scores, read_file, scored
+from llmfair.audits.scoring import check_queries, judged_by, own_scores, read_file, scored
 from llmfair.datasets.base import cache_folder, load_dataset
 from llmfair.datasets.files import DataOptions, searched
 from llmfair.datasets.judgements import Judgements, scores_form

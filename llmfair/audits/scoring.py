@@ -9,7 +9,7 @@ groups nor qrels name is unlisted: it keeps its rank, and is on no side.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,10 @@ from msgspec import structs
 
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
+from llmfair.audits.commands import continuing, next_steps, scoring_of, settings_of
+from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import versions
+from llmfair.audits.documents import ChangeRow
 from llmfair.audits.gates import (
     WRITTEN,
     GatedFigures,
@@ -33,12 +36,16 @@ from llmfair.audits.gates import (
     statuses_of,
 )
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
-from llmfair.audits.run_files import Announce
+from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.base import attribute_of
+from llmfair.datasets.files import DataOptions
+from llmfair.datasets.judgements import HINT, Judgements, of_dataset, of_files, read_any_run
 from llmfair.errors import UsageError
-from llmfair.io.files import SCHEMA, json_text, write_whole
+from llmfair.io.files import AGAIN, SCHEMA, json_text, write_whole
+from llmfair.io.trec import RunFile, read_scores
 from llmfair.metrics.base import Column, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.nouns import Key, Measurement
+from llmfair.nouns import Attribute, Key, Measurement
 from llmfair.results import (
     Band,
     Conclusions,
@@ -61,7 +68,7 @@ from llmfair.results import (
     rows_of,
 )
 from llmfair.rundir import COLUMNS, Manifest, RunDir, csv_text
-from llmfair.settings.commands import LOG, SCORE_FORMS, ScoreSettings
+from llmfair.settings.commands import LOG, SCORE_FORMS, JudgementSettings, ScoreSettings
 from llmfair.settings.declaration import band_of
 
 
@@ -131,6 +138,68 @@ class ScoreResults(JsonDocument, frozen=True, kw_only=True):
     runs: Sequence[ScoredRun]
     requirements: Sequence[Requirement] = ()
     rows: Sequence[Row]
+
+
+# TREC run files that exist, the scores of their ranker where a run folder has them, and who judges them
+
+Announce = Callable[[Path], None]
+"""Told of every file before it is read."""
+SCORES = "scores.tsv"
+Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
+"""A ranker's own scores, by query_id and the documents best first."""
+
+
+def judged_by(settings: JudgementSettings, ranked: Collection[str] = ()) -> tuple[Judgements, Attribute]:
+    """The judgements and the attribute that the settings name. Raises UsageError.
+
+    `ranked` are the documents of the runs, without which a source that loads them by id has no judgements.
+    """
+    if settings.dataset is not None:
+        judgements = of_dataset(settings.dataset, ranked, DataOptions(columns=settings.columns))
+    else:
+        assert settings.groups is not None
+        judgements = of_files(settings.qrels, settings.groups, declared(settings))
+    return judgements, attribute_of(judgements, settings.attribute, settings.mixed)
+
+
+def declared(settings: JudgementSettings) -> dict[str, Attribute]:
+    """The attributes that are known by name: the user's, or those shipped."""
+    return read_attributes(settings.attributes or shipped_attributes())
+
+
+def check_queries(path: Path, file: RunFile, judgements: Judgements) -> None:
+    """Raises UsageError for a run that has none of the judged queries."""
+    judged = judgements.qrels
+    if judged and not judged.keys() & file.rankings.keys():
+        raise UsageError(
+            f"{path} ranks none of the queries of {judgements.name} (here '{next(iter(file.rankings), '')}', "
+            f"there '{next(iter(judged))}').",
+            "a run and its qrels call queries by the same ids",
+        )
+
+
+def read_file(path: Path, announce: Announce, scores_kept: bool = False) -> RunFile:
+    """A run file. Raises UsageError with file and line."""
+    announce(path)
+    file = read_any_run(path, scores_kept)
+    if not file.rankings:
+        raise UsageError(f"{path}: holds no ranked document.", HINT)
+    return file
+
+
+def own_scores(folder: Path) -> Scores:
+    """The scores of a run folder whose ranker has any. Raises UsageError with the line."""
+    path = folder / SCORES
+    return read_scores(path, AGAIN) if path.is_file() else {}
+
+
+def scored(file: RunFile, scores: Scores) -> RunFile:
+    """The run with its ranker's own scores, whose ties the strictly falling ones of the file do not show."""
+    rankings = {
+        query_id: replace(ranking, scores=scores.get((query_id, ranking.doc_ids), ranking.scores))
+        for query_id, ranking in file.rankings.items()
+    }
+    return replace(file, rankings=rankings)
 
 
 # A run measured again
@@ -238,6 +307,57 @@ def incomplete(manifest: Manifest, results: Results) -> IncompleteRun | None:
     if manifest.status == results.status == "complete":
         return None
     return IncompleteRun(status=manifest.status, chains=results.chains, failures=results.failures)
+
+
+# How runs of a kind are measured again and compared, as one value, whose parts serve any kind
+
+
+def nothing_kept(run: RunDir) -> Mapping[str, Sequence[Observation]]:
+    """Raises UsageError."""
+    raise UsageError(f"{run.path}: {run.read_manifest().task} keeps nothing that could be measured again.")
+
+
+def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+    """What the folder keeps, measured without conclusions."""
+    results = results_of(run)
+    check_attribute(run, results, settings)
+    of_kind = kind_of(results.task).measure
+    measures, shown = measures_of(settings, results, of_kind.reads)
+    return measured_by(run, results, settings, of_kind.observations(run), measures, shown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """What measures of a kind read, and what becomes of its runs once there are figures.
+
+    `aside`: conditions that only repeat another, to show how much answers vary: of several runs they are not shown.
+    `gated`: the conditions that gates speak of where they name none, if not all. `asked_by`: settings that say how a
+    model is asked: figures with an attainable range compare where these agree. `agree`: what runs must agree in to be
+    compared, beside the general settings: what it means where they do not, and the way out. `how_changed`: how
+    `changes` are made, said below a comparison; empty where they are paired by query, and signs flipped.
+    """
+
+    reads: type[Observation]
+    aside: Collection[str] = ()
+    gated: Collection[str] = ()
+    asked_by: Sequence[str] = ()
+    agree: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    how_changed: str = ""
+
+    observations: Callable[[RunDir], Mapping[str, Sequence[Observation]]] = nothing_kept
+    """What a run folder keeps that measures read, by condition. Raises UsageError."""
+    score: Callable[[RunDir, ScoreSettings, Announce], RemeasuredRun] = score_folder
+    """A run folder measured again, `announce` told of files before they are read. Raises UsageError."""
+    score_files: Callable[[Sequence[Path], ScoreSettings, Announce], Iterator[RemeasuredRun]] | None = None
+    """Measures TREC run files, where the kind does."""
+    score_log: Callable[[Path, ScoreSettings, Announce], RemeasuredRun] | None = None
+    """Measures a log of requests, a file of JSON lines, where the kind does. Raises UsageError."""
+    changes: Callable[[ComparedRun, ComparedRun, Sequence[Measure] | None], Iterable[ChangeRow]] = (
+        changes_by_query
+    )
+    """What changed from run to run, in the chosen measures or those with a direction. Raises UsageError."""
+    described: Callable[[ComparedRun, ComparedRun], dict[str, Any]] = lambda run, base: {}
+    """What a comparison says of a run, beside what it says of every kind."""
 
 
 # Runs measured

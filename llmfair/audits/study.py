@@ -1,62 +1,123 @@
-"""A study is a value: several audits of one kind under named settings, and how what they find is told together."""
+"""Runs a study: its audits one after another with one budget, each in the folder that its own command makes."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec import structs
 
+from llmfair.audits.gates import statuses_of, suite_of, write_junit
+from llmfair.audits.kind import Kind, Study
+from llmfair.audits.plan import plan
+from llmfair.audits.runs.run import Spending, Watch, Written, perform
+from llmfair.audits.subject import Subject
+from llmfair.errors import LlmfairError, UsageError
+from llmfair.io.files import SCHEMA, json_text
 from llmfair.io.text import listed
-from llmfair.registry import later
-from llmfair.settings.commands import AuditSettings, StudySettings
-
-if TYPE_CHECKING:
-    from llmfair.audits.subject import Subject
-    from llmfair.report.words import StudyWording
-    from llmfair.results import RunVerdict, StudyResults
-
-S = TypeVar("S", bound=AuditSettings)
+from llmfair.results import Results, RunVerdict, StudyResults, UnfinishedSetting
+from llmfair.rundir import RunDir, csv_text
+from llmfair.settings.commands import StudySettings
 
 
-class Study(ABC):
-    """One model under several settings. What has a default below is done for every study alike.
+@dataclass(frozen=True, slots=True)
+class SettingRun:
+    """One setting's run: its folder once begun, what it wrote if it has results, and what broke it off."""
 
-    `name` is that of the command, `llmfair study NAME`, and of `llmfair.study_NAME`; `does` and `examples` are its
-    help, `words` what people read of its plan and its results.
-    """
-
-    name: str
-    does: str
-    examples: tuple[str, ...] = ()
-    settings: type[StudySettings]
-    results: type[StudyResults] = later("llmfair.results:PlainStudyResults")
-    """The class of its `StudyResults`. A field that results of its audits, or their designs, have too is theirs."""
-    words: StudyWording = later("llmfair.report.words:STUDY")
+    setting: str
+    folder: Path | None
+    written: Written | None
+    error: LlmfairError | None
 
     @property
-    def task(self) -> str:
-        """What its results call it."""
-        return f"study {self.name}"
+    def results(self) -> Results | None:
+        return None if self.written is None else self.written.results
 
-    @abstractmethod
-    def audits(self, settings: Any, subject: Subject) -> Mapping[str, AuditSettings]:
-        """The settings of each audit, by name. Raises UsageError, also for a subject that cannot be studied."""
 
-    def rows(self, setting: str, results: Any) -> Iterator[Any]:
-        """The rows that one audit's results come to."""
-        from llmfair.results import SettingRow
+def sweep(
+    kind: Kind, study: Study, settings: StudySettings, watch_of: Callable[[str], Watch]
+) -> Iterator[SettingRun]:
+    """Runs or continues the settings one after another with one budget; one that fails stops no other.
 
-        return (SettingRow(setting=setting, **asdict(row)) for row in results.rows)
+    Raises UsageError for wrong input, RunConflict when the output is the folder of a run.
+    """
+    if settings.output is not None:  # before anything is spent
+        RunDir(settings.output).refuse_run()
+        try:
+            settings.output.mkdir(parents=True, exist_ok=True)
+        except OSError as wrong:
+            hint = "choose another --output"
+            raise UsageError(f"cannot write {settings.output}: {wrong.strerror}.", hint) from None
+    subject, spending = _subject(settings), Spending()
+    for place, (name, asked) in enumerate(study.audits(settings, subject).items()):
+        error, written = None, None
+        try:
+            with spending.run(asked, subject, watch_of(name)) as (left, noting):
+                written = perform(kind.design(left, subject), noting)
+                if written.error is not None:
+                    raise written.error
+        except LlmfairError as failure:
+            if place == 0 and isinstance(failure, UsageError):
+                raise
+            error = failure
+        folder = spending.folder
+        # none is left of a run without any answer
+        yield SettingRun(name, folder if folder is not None and folder.is_dir() else None, written, error)
 
-    def lines(self, results: Any) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-        """The columns and lines of its CSV file, from its results."""
-        from llmfair.rundir import COLUMNS
 
-        columns = ("setting", *COLUMNS)
-        return columns, [[getattr(row, column) for column in columns] for row in results.rows]
+def plan_study(kind: Kind, study: Study, settings: StudySettings) -> dict[str, Any]:
+    """A plan of every setting's audit; nothing is asked. Raises UsageError."""
+    audits = study.audits(settings, _subject(settings))
+    planned = [{"setting": name, **plan(kind, asked)} for name, asked in audits.items()]
+    calls = sum(each["calls"] for each in planned)
+    return {"schema": SCHEMA, "task": study.task, "calls": calls, "settings": planned}
+
+
+def told(
+    kind: Kind, study: Study, tried: Sequence[SettingRun], settings: StudySettings
+) -> tuple[StudyResults, LlmfairError | None]:
+    """The study as `study.json` has it, written if there is a folder for it; and the error with the largest exit code.
+
+    Every error is told with its setting, which is a test suite of `--junit`.
+    """
+    # the rows of all, with what their results or designs share as far as the study's results name it
+    by_setting = {run.setting: run.written.results for run in tried if run.written is not None}
+    first = next(iter(by_setting.values()), None)
+    shared = {
+        name: getattr(part, name)
+        for part in (() if first is None else (first.design, first))
+        for name in part.__struct_fields__
+        if name in study.results.__struct_fields__
+    }
+    complete = [run for run in tried if run.results is not None and run.results.status == "complete"]
+    verdicts = {name: results.verdict for name, results in by_setting.items() if results.verdict is not None}
+    of_study = {
+        "schema": SCHEMA,
+        "status": "complete" if len(complete) == len(tried) else "incomplete",
+        "verdict": verdict_of_all(verdicts, kind.words.statuses),
+        "task": study.task,
+        "rows": [row for name, results in by_setting.items() for row in study.rows(name, results)],
+        "runs": [str(run.folder) for run in tried if run.folder is not None],
+        "failed": [
+            UnfinishedSetting(setting=run.setting, kind=type(run.error).__name__, message=run.error.message)
+            for run in tried
+            if run.error is not None
+        ],
+    }
+    results, output = study.results(**shared | of_study), settings.output
+    if settings.junit is not None:
+        suites = [suite_of(run.setting, kind.name, run.results, run.error) for run in tried]
+        write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
+    if output is not None:
+        files = {"study.json": json_text(results), "study.csv": csv_text(*study.lines(results))}
+        RunDir(output).write_files(files)
+    errors = [run.error for run in tried if run.error is not None]
+    for run in tried:
+        if run.error is not None:
+            run.error.message = f"{run.setting}: {run.error.message}"
+    return results, max(errors, key=lambda error: error.exit_code, default=None)
 
 
 def verdict_of_all(verdicts: Mapping[str, RunVerdict], statuses: Sequence[str]) -> RunVerdict | None:
@@ -72,10 +133,13 @@ def verdict_of_all(verdicts: Mapping[str, RunVerdict], statuses: Sequence[str]) 
         return verdict
     others = ", ".join(f"{verdicts[names[0]].status} with {listed(names)}" for names in milder)
     where = f"with {listed([first, *more])}" + f" ({others})" * bool(others) + f"; {first}" * bool(more)
-    return replace(verdict, sentence=f"{where}: {verdict.sentence}")
+    return structs.replace(verdict, sentence=f"{where}: {verdict.sentence}")
 
 
-def settings_of(of: type[S], study: StudySettings, **differs: Any) -> S:
-    """The settings of one audit of a study: the study's, but for those in which it differs. Raises UsageError."""
-    shared = {item.name: getattr(study, item.name) for item in fields(of)}
-    return of.make(**shared | {"output": None} | differs)
+def _subject(settings: StudySettings) -> Subject:
+    """The model of a study. Raises UsageError for several."""
+    if len(settings.model) != 1:
+        raise UsageError(
+            f"a study has one model, but {len(settings.model)} are named.", "one command for each -m"
+        )
+    return Subject(settings.model[0], settings.adapter)

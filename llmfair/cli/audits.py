@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from llmfair import terminal
-from llmfair.audits.kind import Kind, kinds, studies
-from llmfair.audits.study import Study
+from llmfair.audits.kind import Kind, Study, kinds, studies
 from llmfair.cli.options import command, group
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.gates import Suite
     from llmfair.audits.runs.run import Spending
+    from llmfair.audits.study import SettingRun
     from llmfair.audits.subject import Subject
-    from llmfair.audits.sweep import SettingRun
     from llmfair.report.table import Table
     from llmfair.results import Results
     from llmfair.rundir import Manifest, RunDir
@@ -288,7 +287,7 @@ def _calibrate(kind: Kind, settings: CalibrationSettings, style: str) -> None:
 
 def _study(kind: Kind, named: Study, settings: StudySettings, style: str) -> None:
     """The audits of one study, and its table."""
-    from llmfair.audits.sweep import plan_study, told
+    from llmfair.audits.study import plan_study, told
     from llmfair.report.table import headed
     from llmfair.rundir import RunDir
 
@@ -322,7 +321,7 @@ def _study(kind: Kind, named: Study, settings: StudySettings, style: str) -> Non
 
 def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
     """Every setting's run, each with its progress shown."""
-    from llmfair.audits.sweep import sweep
+    from llmfair.audits.study import sweep
 
     seen: dict[str, Any] = {}
     tried: list[SettingRun] = []

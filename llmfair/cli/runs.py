@@ -256,7 +256,7 @@ def _furthest(run: RunDir) -> View:
 )
 def check(name: Run, runs_dir: RunsDir = Path("runs")) -> View:
     """Is the journal readable, and do its answers give what is on disk?"""
-    from llmfair.audits.runs.replay import check_run
+    from llmfair.audits.runs.exhibits import check_run
     from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)

@@ -14,8 +14,7 @@ from msgspec import structs
 from msgspec.structs import asdict
 
 from llmfair import registry
-from llmfair.audits.kind import GENERAL, found_of, kind_of, kinds, studies, study_of
-from llmfair.audits.study import Study
+from llmfair.audits.kind import GENERAL, Study, found_of, kind_of, kinds, studies, study_of
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, read_json
 from llmfair.io.text import count

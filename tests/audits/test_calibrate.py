@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import RANKERS, Kinds, coverage, rejections, simulate
-from llmfair.audits.calibrate import share
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.plan import audits, calibrate
 from llmfair.audits.listwise.settings import CalibrateSettings
 from llmfair.audits.listwise.simulate import items_of
+from llmfair.audits.plan import share
 from llmfair.metrics.base import Judged, QueryComparisons, Quotient
 from llmfair.metrics.exposure import excess_ratio
 from llmfair.nouns import Candidates, Document, Query, Ranking, Side

@@ -15,7 +15,7 @@ import pytest
 from llmfair.asking.limits import Progress
 from llmfair.audits.listwise.measure import answer_counts
 from llmfair.audits.listwise.results import OmittedItems
-from llmfair.audits.runs.replay import agree
+from llmfair.audits.runs.exhibits import agree
 from llmfair.audits.runs.run import session
 from llmfair.cli.audits import cost_text
 from llmfair.errors import LlmfairError

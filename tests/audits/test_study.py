@@ -13,8 +13,8 @@ from llmfair.audits.kind import studies
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings, WindowsSettings
 from llmfair.audits.runs.run import no_watch
+from llmfair.audits.study import SettingRun, sweep, told
 from llmfair.audits.subject import Subject
-from llmfair.audits.sweep import SettingRun, sweep, told
 from llmfair.errors import Incomplete, RunConflict, UsageError
 from llmfair.report.table import headed
 from llmfair.rundir import RunDir

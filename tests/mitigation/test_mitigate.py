@@ -14,7 +14,7 @@ import pytest
 
 import llmfair as package
 from benchmarks.mitigation import KNOWN, REMEDIES, StandIn, folder, simulated, summary
-from llmfair.audits.runs.replay import check_run
+from llmfair.audits.runs.exhibits import check_run
 from llmfair.io.trec import read_run
 from llmfair.registry import _found, register
 from llmfair.rundir import RunDir

@@ -16,7 +16,7 @@ from llmfair.audits.design import NOBODY, Condition, Design
 from llmfair.audits.gates import read_gates
 from llmfair.audits.kind import Help, Kind
 from llmfair.audits.lists import load_lists, selected_queries
-from llmfair.audits.measuring import Measuring
+from llmfair.audits.scoring import Measuring
 from llmfair.audits.subject import Subject
 from llmfair.io.files import read_csv
 from llmfair.metrics.base import Ratio, Undefined, Value, measure

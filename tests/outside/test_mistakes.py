@@ -15,10 +15,9 @@ from llmfair import registry
 from llmfair.asking.dispatch import Program
 from llmfair.audits.comparing import compare
 from llmfair.audits.kind import Kind, results_of
-from llmfair.audits.measuring import Measuring
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import perform
-from llmfair.audits.scoring import score
+from llmfair.audits.scoring import Measuring, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.metrics.base import Column, Definition, Measure, Ratio, Value, measure_all

@@ -19,8 +19,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.comparing import compare
 from llmfair.audits.design import NOBODY, Stage
 from llmfair.audits.plan import plan
-from llmfair.audits.runs.exhibits import answers_of, drawn_answers
-from llmfair.audits.runs.replay import check_run
+from llmfair.audits.runs.exhibits import answers_of, check_run, drawn_answers
 from llmfair.audits.runs.run import perform
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend, BackendOptions

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from llmfair.audits.study import Study, settings_of
+from llmfair.audits.kind import Study, settings_of
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError
 from llmfair.settings.commands import StudySettings

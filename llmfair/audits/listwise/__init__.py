@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from llmfair.audits.kind import HELP, Help, Kind
+from llmfair.audits.kind import HELP, Help, Kind, Study, settings_of
 from llmfair.audits.listwise.settings import (
     CalibrateSettings,
     ListwiseSettings,
     PlanSettings,
     WindowsSettings,
 )
-from llmfair.audits.study import Study, settings_of
 from llmfair.errors import UsageError
 from llmfair.registry import later, register
 

@@ -15,16 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 from msgspec import Meta
 
-from llmfair.audits.calibrate import (
-    BLOCK,
-    about,
-    found_by_preference,
-    rng_of,
-    row_of,
-    settings_of,
-    share,
-    simulated,
-)
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
 from llmfair.audits.listwise import LISTWISE
@@ -45,6 +35,16 @@ from llmfair.audits.listwise.simulate import (
     Noise,
     draw,
     rank_played,
+)
+from llmfair.audits.plan import (
+    BLOCK,
+    about,
+    found_by_preference,
+    rng_of,
+    row_of,
+    settings_of,
+    share,
+    simulated,
 )
 from llmfair.errors import UsageError
 from llmfair.io.files import plain

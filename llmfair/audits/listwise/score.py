@@ -41,24 +41,22 @@ from llmfair.audits.listwise.results import (
     WindowAnswers,
     of_stratum,
 )
-from llmfair.audits.measuring import Measuring
-from llmfair.audits.run_files import (
-    Announce,
-    check_queries,
-    declared,
-    judged_by,
-    own_scores,
-    read_file,
-    scored,
-)
 from llmfair.audits.scoring import (
+    Announce,
     DocumentCounts,
     IncompleteRun,
+    Measuring,
     RemeasuredRun,
     ScoredRun,
     ScoreFacts,
+    check_queries,
+    declared,
     incomplete,
+    judged_by,
     named,
+    own_scores,
+    read_file,
+    scored,
 )
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files

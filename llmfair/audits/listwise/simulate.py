@@ -11,8 +11,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.audits.calibrate import BLOCK, rng_of
 from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.plan import BLOCK, rng_of
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import pairs_shown

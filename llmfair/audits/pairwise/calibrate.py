@@ -18,7 +18,12 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from llmfair.audits.aggregates import Inference, aggregate
-from llmfair.audits.calibrate import (
+from llmfair.audits.documents import Calibration, InjectedPreference
+from llmfair.audits.pairwise.design import PairwiseDesign, PairwisePlan, check_power, make_pair_design
+from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, finding_of
+from llmfair.audits.pairwise.results import PairFinding
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
+from llmfair.audits.plan import (
     BLOCK,
     Row,
     about,
@@ -28,11 +33,6 @@ from llmfair.audits.calibrate import (
     settings_of,
     simulated,
 )
-from llmfair.audits.documents import Calibration, InjectedPreference
-from llmfair.audits.pairwise.design import PairwiseDesign, PairwisePlan, check_power, make_pair_design
-from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, finding_of
-from llmfair.audits.pairwise.results import PairFinding
-from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Measure, Tally
 from llmfair.metrics.names import parse_measure

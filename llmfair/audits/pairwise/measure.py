@@ -28,7 +28,6 @@ from llmfair.audits.comparing import ComparedRun
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.label_error import Judged, label_error
-from llmfair.audits.measuring import Measuring
 from llmfair.audits.pairwise.results import (
     Bound,
     CellCounts,
@@ -39,8 +38,8 @@ from llmfair.audits.pairwise.results import (
     PairwiseResults,
 )
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.audits.run_files import Announce
 from llmfair.audits.runs.stopping import Stopping, StoppingPoint
+from llmfair.audits.scoring import Announce, Measuring
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, integer, number, read_csv
 from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all

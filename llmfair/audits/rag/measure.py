@@ -24,7 +24,6 @@ from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import Condition, Outcome
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
-from llmfair.audits.measuring import Measuring
 from llmfair.audits.rag import results as typed
 from llmfair.audits.rag.design import (
     ATTRIBUTORS,
@@ -39,8 +38,7 @@ from llmfair.audits.rag.design import (
 )
 from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
 from llmfair.audits.rag.settings import CITED
-from llmfair.audits.run_files import Announce
-from llmfair.audits.scoring import RemeasuredRun, ScoredRun, ScoreFacts
+from llmfair.audits.scoring import Announce, Measuring, RemeasuredRun, ScoredRun, ScoreFacts
 from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io import files

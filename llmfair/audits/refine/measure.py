@@ -24,7 +24,6 @@ from llmfair.audits.design import RELEVANT, Outcome, read_relevant, relevant_lin
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.lists import asked_of_lists
-from llmfair.audits.measuring import Measuring
 from llmfair.audits.refine.design import (
     FAIR_QR,
     GREEDY,
@@ -38,8 +37,15 @@ from llmfair.audits.refine.design import (
 )
 from llmfair.audits.refine.results import PaperTest, RefineFacts, RefineFinding, RefineResults, ReplyCounts
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.audits.run_files import SCORES, Announce
-from llmfair.audits.scoring import RemeasuredRun, check_attribute, measured_by, measures_of
+from llmfair.audits.scoring import (
+    SCORES,
+    Announce,
+    Measuring,
+    RemeasuredRun,
+    check_attribute,
+    measured_by,
+    measures_of,
+)
 from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
 from llmfair.errors import UsageError
