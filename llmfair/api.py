@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -63,12 +63,8 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
         signature = inspect.signature(call)
         named = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
         here = [item for item in settings.given() if item.name not in {*signature.parameters, *COMMAND_LINE}]
-        others = [
-            inspect.Parameter(
-                item.name, inspect.Parameter.KEYWORD_ONLY, default=default_of(item), annotation=item.type
-            )
-            for item in here
-        ]
+        keyword = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+        others = [keyword(item.name, default=default_of(item), annotation=item.type) for item in here]
         call.__signature__ = signature.replace(parameters=[*named, *others])  # type: ignore[attr-defined]
         lines = "\n".join(f"        {item.name}: {item.metadata['meaning']}" for item in here)
         call.__doc__ = f"{call.__doc__}\n    Settings (`preset` names a bundle of them):\n{lines}\n"
@@ -172,8 +168,7 @@ class Result:
             if name not in names:
                 what = "condition" if attribute == "key" else attribute
                 hint = f"{what}s: {', '.join(map(repr, names))}.{did_you_mean(name, names)}"
-                of = f" ({group})" if group else ""
-                raise UsageError(f"no {measure} of {condition}{of}.", hint)
+                raise UsageError(f"no {measure} of {' '.join(filter(None, (condition, group)))}.", hint)
             rows = [row for row in rows if getattr(row, attribute) == name]
         if len(rows) > 1:
             hint = "result.to_frame() tells them apart"
@@ -313,34 +308,22 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
     return takes(kind.settings)(call)
 
 
-def _function(
-    settings: type[S], does: str, perform: Callable[[S], Result], usual: Name = "sample"
-) -> Callable[..., Result]:
+def _about(kind: Kind, command: str) -> Callable[..., Result]:
+    """What plans or calibrates audits of a kind. Raises AttributeError where it cannot simulate them."""
+    settings = kind.plan_settings if command == "plan" else kind.calibrated
+    if settings is None:
+        raise AttributeError(f"{kind.name} cannot simulate its audits")
+    usual = default_of(settings.__dataclass_fields__["dataset"])
+
     def call(dataset: Name = usual, *, preset: str | None = None, **others: Any) -> Result:
-        return perform(make_settings(settings, {"dataset": dataset, **others}, preset))
-
-    call.__doc__ = f"{does}\n    "
-    return takes(settings)(call)
-
-
-def _plan_of(kind: Kind) -> Callable[..., Result]:
-    def planned(options: Any) -> Result:
         from llmfair.audits.plan import plan
 
-        return Result(f"plan {kind.name}", plan(kind, options))
+        options: Any = make_settings(settings, {"dataset": dataset, **others}, preset)
+        document = plan(kind, options) if command == "plan" else kind.calibrate(options, lambda: None)
+        return Result(f"{command} {kind.name}", document)
 
-    usual = default_of(kind.plan_settings.__dataclass_fields__["dataset"])
-    return _function(kind.plan_settings, kind.help("plan").does, planned, usual)
-
-
-def _calibrate_of(kind: Kind) -> Callable[..., Result]:
-    if kind.calibrated is None:
-        raise AttributeError(f"{kind.name} cannot simulate its audits")
-
-    def calibrated(options: Any) -> Result:
-        return Result(f"calibrate {kind.name}", kind.calibrate(options, lambda: None))
-
-    return _function(kind.calibrated, kind.help("calibrate").does, calibrated)
+    call.__doc__ = f"{kind.help(command).does}\n    "
+    return takes(settings)(call)
 
 
 def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
@@ -366,16 +349,15 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
     return takes(study.settings)(call)
 
 
-OF_KINDS = {"audit": _audit_of, "plan": _plan_of, "calibrate": _calibrate_of}
-"""What there is of every kind of audit: `audit_NAME`, `plan_NAME`, `calibrate_NAME`. Its studies are `study_NAME`."""
-
-
 def __getattr__(name: str) -> Callable[..., Result]:
+    """`audit_NAME`, `plan_NAME` and `calibrate_NAME` of every kind of audit, and `study_NAME` of its studies."""
     command, _, of = name.partition("_")
     if command == "study" and of in studies():
         call = _study_of(*studies()[of])
-    elif command in OF_KINDS and registry.has("audit", of):
-        call = OF_KINDS[command](kind_of(of))
+    elif command == "audit" and registry.has("audit", of):
+        call = _audit_of(kind_of(of))
+    elif command in ("plan", "calibrate") and registry.has("audit", of):
+        call = _about(kind_of(of), command)
     else:
         raise AttributeError(f"module 'llmfair' has no attribute {name!r}")
     call.__name__ = call.__qualname__ = name

@@ -94,16 +94,11 @@ class Attribute:
         return None if self.mixed == "drop" else Side(self.mixed)
 
     def _side_of_group(self, group: str) -> Side | None:
-        if group in self.protected:
-            return Side.PROTECTED
-        if group in self.unprotected:
-            return Side.UNPROTECTED
-        if group in self.other:
-            return None
-        if ANY_GROUP in self.protected:
-            return Side.PROTECTED
-        if ANY_GROUP in self.unprotected:
-            return Side.UNPROTECTED
+        for name in (group,) if group in self.other else (group, ANY_GROUP):
+            if name in self.protected:
+                return Side.PROTECTED
+            if name in self.unprotected:
+                return Side.UNPROTECTED
         return None
 
     @property

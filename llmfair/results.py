@@ -467,6 +467,12 @@ class UnfinishedSetting(JsonObject, frozen=True, kw_only=True):
     message: str
 
 
+class SettingRow(Row, frozen=True, kw_only=True):
+    """A line of one setting's metrics.csv."""
+
+    setting: str
+
+
 class StudyResults(JsonDocument, frozen=True, kw_only=True):
     """What audits under several settings found; study.json. What they share is empty until one of them has results."""
 
@@ -485,7 +491,7 @@ class StudyResults(JsonDocument, frozen=True, kw_only=True):
     conditions: Sequence[str] = ()
     seed: Count = 0
     drawn: HowDrawn | None = None
-    rows: Sequence[Any]
+    rows: Sequence[SettingRow]
     runs: Sequence[str]
     failed: Sequence[UnfinishedSetting]
 
@@ -500,18 +506,6 @@ class StudyResults(JsonDocument, frozen=True, kw_only=True):
     def missing(self) -> list[str]:
         """Settings without results, and why."""
         return [f"{each.setting}: {each.message}" for each in self.failed]
-
-
-class SettingRow(Row, frozen=True, kw_only=True):
-    """A line of one setting's metrics.csv."""
-
-    setting: str
-
-
-class PlainStudyResults(StudyResults, frozen=True, kw_only=True):
-    """A study that tells no more."""
-
-    rows: Sequence[SettingRow]
 
 
 def absent_row(measure: str, key: Key) -> Row:

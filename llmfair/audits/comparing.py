@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -168,9 +169,7 @@ def because(row: ChangeRow, reasons: Mapping[str, str | None]) -> ChangeRow:
 
 
 def changes_by_query(
-    base: ComparedRun,
-    other: ComparedRun,
-    chosen: Sequence[Measure] | None,
+    base: ComparedRun, other: ComparedRun, chosen: Sequence[Measure] | None
 ) -> Iterator[ChangeRow]:
     """From the queries' own values, paired: those with a direction, or chosen. Raises UsageError without any."""
     keys = [key for key in base.keys if key in other.keys]
@@ -191,33 +190,28 @@ def changes_by_query(
     headlines = headlines_of(measures)
     level, seed = base.results.level, base.results.design.seed
     shown = [name for name in base.results.shown if name in other.results.shown]
-    for measure in measures:
+    for measure, key in product(measures, keys):
         name, on_log_scale = as_shown(str(measure), shown), measure.definition.scale == "log"
-        for key in keys:
-            before, after = (run.values.get((str(measure), key), {}) for run in (base, other))
-            queries = [
-                query
-                for query in sorted(before.keys() & after.keys())
-                if not on_log_scale or min(before[query], after[query]) > 0
-            ]
-            figures = {run.name: run.figure(name, key) for run in (base, other)}
-            row = replace(row_of(other, key, measure, headlines), measure=name)
-            row = with_figures(row, *figures.values())
-            if queries:
-                first, second = ([of_it[query] for query in queries] for of_it in (before, after))
-                if on_log_scale:
-                    first, second = (
-                        at_figure(of_it, figure.value)
-                        for of_it, figure in zip((first, second), figures.values(), strict=True)
-                    )
-                rng = np.random.default_rng(seed)
-                row = changed(row, change_by_query(first, second, on_log_scale, level, rng, measure.bounds))
-            elif before and after:
-                row = replace(row, reason="no_common_query")
-            else:  # why, of the run that has no values
-                lacking = [name for name, of_it in ((base.name, before), (other.name, after)) if not of_it]
-                row = because(row, {name: figures[name].reason or "no_finite_odds" for name in lacking})
-            yield assessed(row, measure, base, other)
+        before, after = (run.values.get((str(measure), key), {}) for run in (base, other))
+        queries = sorted(before.keys() & after.keys())
+        if on_log_scale:
+            queries = [query for query in queries if min(before[query], after[query]) > 0]
+        figures = {run.name: run.figure(name, key) for run in (base, other)}
+        row = replace(row_of(other, key, measure, headlines), measure=name)
+        row = with_figures(row, *figures.values())
+        if queries:
+            first, second = ([of_it[query] for query in queries] for of_it in (before, after))
+            if on_log_scale:
+                was, now = figures.values()
+                first, second = at_figure(first, was.value), at_figure(second, now.value)
+            rng = np.random.default_rng(seed)
+            row = changed(row, change_by_query(first, second, on_log_scale, level, rng, measure.bounds))
+        elif before and after:
+            row = replace(row, reason="no_common_query")
+        else:  # why, of the run that has no values
+            lacking = [name for name, of_it in ((base.name, before), (other.name, after)) if not of_it]
+            row = because(row, {name: figures[name].reason or "no_finite_odds" for name in lacking})
+        yield assessed(row, measure, base, other)
 
 
 # The comparison
@@ -351,29 +345,20 @@ def unlike(key: str, before: Any, after: Any) -> tuple[str, str]:
 
 def _described(run: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun:
     """A run, with the settings in which it differs from the base."""
-    alike = {
-        *REFUSED,
-        *kind.measure.agree,
-        "identity",
-        "queries",
-        *base.manifest.unused,
-        *run.manifest.unused,
-    }
+    unused = {*base.manifest.unused, *run.manifest.unused}
+    alike = {*REFUSED, *kind.measure.agree, "identity", "queries", *unused}
     # what is left as it is names no run
     usual = {item.name: default_of(item) for item in dataclasses.fields(kind.settings)}
     before, after = (
         {**usual, **each.settings, "system": each.manifest.flags.get("system")} for each in (base, run)
     )
-    names = {*base.settings, *run.settings, "system"} - alike
+    names = sorted({*base.settings, *run.settings, "system"} - alike)
+    differs = {name: (before.get(name), after.get(name)) for name in names}
     return ComparisonRun(
         name=run.name,
         run=str(run.run.path),
         model=run.results.model,
-        differs={
-            name: (before.get(name), after.get(name))
-            for name in sorted(names)
-            if before.get(name) != after.get(name)
-        },
+        differs={name: values for name, values in differs.items() if values[0] != values[1]},
         same_answers=run is not base and _same_answers(base, run),
         reach=run.results.reach,
         own=kind.measure.described(run, base),

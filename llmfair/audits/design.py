@@ -74,16 +74,6 @@ class Condition:
 TEXTS = "texts.jsonl"
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A query's text, or a document's title."""
-
-    query_id: str | None = None
-    text: str = ""
-    doc_id: str | None = None
-    title: str = ""
-
-
 def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iterator[str]:
     """A line a query, then one a document, each once and in the order of ids."""
     texts = {query.query_id: query.text for query in queries}
@@ -95,9 +85,9 @@ def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iter
 
 def read_texts(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     """The queries' texts by query_id and the titles by doc_id of a run folder. Raises UsageError naming the field."""
-    lines = [*read_lines(folder / TEXTS, _Line)]
-    queries = {line.query_id: line.text for line in lines if line.query_id is not None}
-    return queries, {line.doc_id: line.title for line in lines if line.doc_id is not None}
+    lines = [*read_lines(folder / TEXTS, dict[str, str])]
+    queries = {line["query_id"]: line.get("text", "") for line in lines if "query_id" in line}
+    return queries, {line["doc_id"]: line.get("title", "") for line in lines if "doc_id" in line}
 
 
 # A further part of an audit: what is asked once the programs before it have their results.
@@ -254,9 +244,8 @@ class Design(ABC, Generic[T]):
 
     def cells(self) -> dict[str, dict[str, int]]:
         """How many documents of each query are relevant or not, by group."""
-        return {
-            query.query_id: cells(self.dataset.candidates(query), self.attribute) for query in self.queries
-        }
+        lists = map(self.dataset.candidates, self.queries)
+        return {listed.query.query_id: cells(listed, self.attribute) for listed in lists}
 
     def facts(self) -> DesignFacts:
         """What results say of the design."""
@@ -441,16 +430,8 @@ class Design(ABC, Generic[T]):
         return {document.doc_id: self.attribute.side(document) for document in documents}
 
 
-@dataclass(frozen=True)
-class Prospects:
-    """How many queries can be assessed; `said` in words where that is not all, or where nothing can be concluded."""
-
-    assessable: int
-    said: tuple[str, ...]
-
-
-def prospects_of(design: Design[Any], refuses: bool = True) -> Prospects:
-    """Those of a design: its queries, and its gates.
+def doubts_of(design: Design[Any], refuses: bool = True) -> list[str]:
+    """In words, that not all queries of a design can be assessed, or that nothing can be concluded from it.
 
     Raises UsageError, where it `refuses`, for gates on a design from which nothing can be concluded.
     """
@@ -467,12 +448,12 @@ def prospects_of(design: Design[Any], refuses: bool = True) -> Prospects:
         reach = reaches.get(parse_measure(gate.measure).reach, Reach())
         where = f"in this design, whose attainable range is {reach.low or 0:.3f} … {reach.high or 0:.3f}"
         idle += filter(None, [always_held(gate, reaches, where)])
-    said = (*sentences, *idle)
+    doubts = [*sentences, *idle]
     gated = [flag for flag, of in (("--require", settings.require), ("--fail-on", settings.fail_on)) if of]
     if refuses and gated and (few or idle):
         other = "give it more queries that can" if few else "choose another design"
-        raise UsageError(f"{'; '.join(said)}.", f"{other}, or leave {' and '.join(gated)} out")
-    return Prospects(assessable, said)
+        raise UsageError(f"{'; '.join(doubts)}.", f"{other}, or leave {' and '.join(gated)} out")
+    return doubts
 
 
 # What an audit comes to in its verdict.

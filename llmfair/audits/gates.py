@@ -123,10 +123,8 @@ class GatedFigures:
 
 def aside_of(measuring: Measuring, conditions: Iterable[str]) -> set[str]:
     """Those of the conditions of an audit that gates speak of by name alone."""
-    return {
-        *measuring.aside,
-        *(name for name in conditions if measuring.gated and name not in measuring.gated),
-    }
+    ungated = {name for name in conditions if measuring.gated and name not in measuring.gated}
+    return {*measuring.aside, *ungated}
 
 
 def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) -> list[Requirement]:
@@ -228,8 +226,8 @@ def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str 
         text = f"{value:.6g}" if gate.contains(rounded, rounded) else f"{value:.3f}"
         return None if gate.contains(value, value) else f"{what} {text} is {gate.beyond}"
     low, high = row.low, row.high
-    if headline and finding is not None:
-        low = row.low if finding.lower is None else finding.lower
+    if headline and finding is not None and finding.lower is not None:
+        low = finding.lower
     if low is None or high is None:
         return f"{what} has no interval{because}"
     if gate.contains(low, high):
@@ -270,19 +268,14 @@ class Suite:
 
 def suite_of(name: str, task: str, results: Results | None, error: LlmfairError | None = None) -> Suite:
     """An audit, or what there is of one that failed."""
-    if results is None:
-        return Suite(name, task, None, (), error)
-    return Suite(name, task, results.verdict, results.requirements, error)
+    verdict, requirements = (results.verdict, results.requirements) if results else (None, ())
+    return Suite(name, task, verdict, requirements, error)
 
 
 def suites_of_score(results: ScoreResults) -> list[Suite]:
     """Every RUN of measured runs."""
-    return [
-        Suite(
-            run.run, results.task, run.verdict, [gate for gate in results.requirements if gate.run == run.run]
-        )
-        for run in results.runs
-    ]
+    gates = {run.run: [gate for gate in results.requirements if gate.run == run.run] for run in results.runs}
+    return [Suite(run.run, results.task, run.verdict, gates[run.run]) for run in results.runs]
 
 
 def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> None:
@@ -291,11 +284,9 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
 
     def say(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
         """A part of a suite; a model's or a file's name may hold what no XML may."""
-        sound = {
-            name: UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", value) for name, value in attributes.items()
-        }
-        element = ET.SubElement(parent, tag, sound)
-        element.text = UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+        sound = partial(UNSPEAKABLE.sub, "\N{REPLACEMENT CHARACTER}")
+        element = ET.SubElement(parent, tag, {name: sound(value) for name, value in attributes.items()})
+        element.text = sound(text)
         return element
 
     for suite in suites:

@@ -72,7 +72,7 @@ class Study(ABC):
     does: str
     examples: tuple[str, ...] = ()
     settings: type[StudySettings]
-    results: type[StudyResults] = later("llmfair.results:PlainStudyResults")
+    results: type[StudyResults] = later("llmfair.results:StudyResults")
     """The class of its `StudyResults`. A field that results of its audits, or their designs, have too is theirs."""
     words: StudyWording = later("llmfair.report.words:STUDY")
 

@@ -12,8 +12,6 @@ from llmfair.datasets.base import (
     Dataset,
     attribute_of,
     cache_folder,
-    empty_groups,
-    empty_groups_text,
     fingerprint,
     load_dataset,
     named_attribute,
@@ -22,7 +20,7 @@ from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, ListDraw, draw, dra
 from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import DataOptions, OwnData, searched
 from llmfair.datasets.trec_fair import unscored_topics
-from llmfair.errors import RunConflict, UsageError, did_you_mean, warn
+from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.io.files import typed
 from llmfair.metrics.base import Groups
@@ -78,8 +76,6 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
     source = load_dataset(settings.dataset, given_of(settings))
     attribute = named_attribute(source, settings.attribute, settings.mixed)
-    if isinstance(source, OwnData) and (empty := empty_groups(attribute, source.documents.values())):
-        warn(empty_groups_text(attribute.name, empty))
     asked = (settings.candidates, settings.buckets, settings.relevant, settings.min_relevant)
     if source.has_lists and asked == (None, None, None, None):
         return source, attribute_of(source, attribute.name, settings.mixed)

@@ -294,12 +294,7 @@ def measures_of(
 
 def named(run: RunDir, results: Results) -> dict[str, Any]:
     """The columns that name a run."""
-    return {
-        "run": run.path.resolve().name,
-        "dataset": results.dataset,
-        "attribute": results.attribute,
-        "model": results.model,
-    }
+    return {**{name: getattr(results, name) for name in NAMING}, "run": run.path.resolve().name}
 
 
 def incomplete(manifest: Manifest, results: Results) -> IncompleteRun | None:
@@ -387,6 +382,16 @@ def score(
     measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings, announce)))
     facts = [run for run, *_ in measured]
     failing(settings, facts)
+    conditions = dict.fromkeys(condition for run in facts for condition in run.conditions)
+    read_gates(settings.require, conditions, kind_of(facts[0].task).measure.reads)
+    entries = [entry for _, of_run, *_ in measured for entry in of_run]
+    if len(runs) > 1:  # each reason with the name of its RUN
+        entries = [
+            structs.replace(entry, reason=f"{entry.run}: {entry.reason}")
+            if entry.reason and entry.run != entry.condition
+            else entry
+            for entry in entries
+        ]
     measures = parse_measures(",".join(dict.fromkeys(name for run in facts for name in run.measures)))
     data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
     notes = {str(measure): measure.note for measure in measures if measure.note}
@@ -394,7 +399,6 @@ def score(
         for measure, note in of_run.items():
             text = f"{run.run}: {note}" if len(measured) > 1 else note
             notes[measure] = f"{notes[measure]}; {text}" if measure in notes else text
-    entries = [entry for _, of_run, *_ in measured for entry in of_run]
     results = ScoreResults(
         schema=SCHEMA,
         status="complete",
@@ -412,7 +416,7 @@ def score(
         versions=versions(),
         command=scoring_of(runs, settings),
         runs=facts,
-        requirements=named_in_reasons(settings, facts, entries),
+        requirements=entries,
         rows=[row for _, _, rows, _ in measured for row in rows if row.query_id == ALL],
     )
     per_query = [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL]
@@ -492,23 +496,6 @@ def _scored(
 
 
 # Their gates and verdicts
-
-
-def named_in_reasons(
-    settings: ScoreSettings, runs: Sequence[ScoredRun], requirements: Iterable[Requirement]
-) -> list[Requirement]:
-    """The entries of all RUNs, each reason with the name of its RUN where there are several.
-
-    Raises UsageError for a gate of a condition that none of them has.
-    """
-    conditions = dict.fromkeys(condition for facts in runs for condition in facts.conditions)
-    read_gates(settings.require, conditions, kind_of(runs[0].task).measure.reads)
-    return [
-        structs.replace(entry, reason=f"{entry.run}: {entry.reason}")
-        if entry.reason and len(runs) > 1 and entry.run != entry.condition
-        else entry
-        for entry in requirements
-    ]
 
 
 def verdict_of(

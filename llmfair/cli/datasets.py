@@ -202,7 +202,6 @@ def attributes() -> View:
 
 
 def _facts_table(document: dict[str, Any]) -> Any:
-    from llmfair.datasets.base import empty_groups_text
     from llmfair.report.table import Table
 
     attributes = list(document["attributes"])
@@ -227,7 +226,6 @@ def _facts_table(document: dict[str, Any]) -> Any:
             document["licence"],
             f"kept {len(rows)} of {document['topics']} topics{paper}",
         ]
-    notes += [empty_groups_text(name, empty) for name, empty in document["empty_groups"].items() if empty]
     if "answered" in document:
         answered = f"{document['answered']} of {len(rows)} queries have an answer"
         notes.append(f"{answered} · utility {document['utility']} · prompt {document['prompt']}")

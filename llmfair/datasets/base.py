@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
-from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.files import DataOptions, read_folder
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.nouns import ANY_GROUP, Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
+from llmfair.nouns import Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
 FOUR_FILES = (
     "your own folder (docs.jsonl, queries.tsv, qrels.txt, groups.tsv) or table (.csv, .parquet …) works too"
@@ -182,7 +181,6 @@ def facts(dataset: Dataset) -> dict[str, Any]:
     """What `datasets show` says: counts per query and cell, unknown, mixed and other pages, fingerprint."""
     documents, attributes = dataset.documents.values(), compared(dataset.attributes)
     lists = {query: dataset.candidates(query) for query in dataset.queries}
-    empty = {attribute.name: empty_groups(attribute, documents) for attribute in attributes}
     return {
         "dataset": dataset.name,
         "documents": len(documents),
@@ -197,27 +195,9 @@ def facts(dataset: Dataset) -> dict[str, Any]:
         ],
         "attributes": {attribute.name: by_side(attribute, documents) for attribute in attributes},
         "words": {of.name: {side.value: word for side, word in of.words.items()} for of in attributes},
-        "empty_groups": {name: groups for name, groups in empty.items() if groups is not None},
         "fingerprint": fingerprint(dataset),
         **dataset.describe(),
     }
-
-
-def empty_groups(attribute: Attribute, documents: Iterable[Document]) -> list[str] | None:
-    """Groups that an attribute names on a side and no document is in: a slip of the pen leaves them to "*".
-
-    None for an attribute that is shipped, which names groups of all collections.
-    """
-    shipped = read_attributes(shipped_attributes()).get(attribute.name)
-    if shipped is not None and attribute == replace(shipped, mixed=attribute.mixed):
-        return None
-    named = {*attribute.protected, *attribute.unprotected} - {ANY_GROUP}
-    return sorted(named.difference(*(document.groups.get(attribute.name, ()) for document in documents)))
-
-
-def empty_groups_text(name: str, empty: Iterable[str]) -> str:
-    """What is said of an attribute's empty groups."""
-    return f"{name} names groups that no document is in: {', '.join(empty)}"
 
 
 def by_side(

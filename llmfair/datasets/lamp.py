@@ -248,12 +248,6 @@ Lists = Mapping[str, Sequence[str]]
 """The dataset's items: `{query_id: doc_ids}`."""
 Rows = dict[str, dict[str, float]]
 """A number for items, by query and item."""
-GENERATORS: Mapping[str, str] = {
-    "flanT5Small": "google/flan-t5-small",
-    "flanT5Base": "google/flan-t5-base",
-    "flanT5XXL": "google/flan-t5-xxl",
-}
-"""What folders of released files call the models that they were made with."""
 LABELS = ("relevance_label", "delta")
 """The column that says of what use an item is: 0 or 1, or the gain of showing it alone."""
 FIT_HINT = "is it of this task, generator and query set?"
@@ -329,17 +323,3 @@ def _by_query(path: Path, rows: Iterable[tuple[int, str, str, float]], lists: Li
             count = f"{len(lacking)} of {len(items)} items"
             raise UsageError(f"{path}: query '{query_id}' lacks item '{lacking[0]}' ({count}).", FIT_HINT)
     return values
-
-
-def check_belongs(path: Path, dataset: str, model: str | None = None) -> None:
-    """Raises UsageError for a released file whose name or folder says another task, or another generator.
-
-    `model`: as in -m; None for files that hang on no generator.
-    """
-    task, of = re.match(r"(\d)(?:_|\.json)", path.name), dataset.partition("lamp/")[2]
-    if task and of and task[1] != of:
-        raise UsageError(f"{path}: is of LaMP-{task[1]}, and the dataset is {dataset}.", FIT_HINT)
-    generator = (model or "").partition(":")[2].rstrip("/").rpartition("/")[2]
-    for name, checkpoint in GENERATORS.items():
-        if model is not None and any(name in part for part in path.parts) and generator != checkpoint[7:]:
-            raise UsageError(f"{path}: was made with {checkpoint}, and the generator is {model}.", FIT_HINT)

@@ -166,31 +166,6 @@ def test_a_mistyped_variable_is_not_passed_over(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("slip", "asked"),  # one each, since a process says a thing once
-    [
-        ("nursee", ("listwise", *SMALL)),
-        ("femalle", ("pairwise", "--pairs", "2")),
-        ("womn", ("listwise", "--dry-run")),
-    ],
-    ids=["listwise", "pairwise", "dry run"],
-)
-def test_a_group_that_nobody_is_in_is_told_before_anything_is_asked(
-    slip: str, asked: tuple[str, ...]
-) -> None:
-    folder = write_folder(Path("mine"), balanced(2, 6, 6))
-    (folder / "attributes.toml").write_text(
-        f'[gender]\nprotected = ["female", "{slip}"]\nunprotected = ["*"]\n'
-        'words = {protected = "a", unprotected = "b"}\n'
-    )
-    found = llmfair(*asked, "-d", folder)
-    said = f"gender names groups that no document is in: {slip}"
-    assert found.code == 0 and found.err.splitlines()[0] == f"Warning: {said}"
-    assert found.err.count(slip) == 1 and slip not in found.out
-    assert said in llmfair("datasets", "show", folder).out
-    assert "no document is in" not in llmfair(*asked).err
-
-
-@pytest.mark.parametrize(
     "command",
     [
         ("listwise", *SMALL),

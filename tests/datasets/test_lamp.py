@@ -14,7 +14,7 @@ from llmfair.datasets import download
 from llmfair.datasets import lamp as of_lamp
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.lamp import LAYOUTS, check_belongs, read_retrieval, read_useful
+from llmfair.datasets.lamp import LAYOUTS, read_retrieval, read_useful
 from llmfair.errors import UsageError
 from llmfair.prompts import load_prompt
 from llmfair.rankers.reader import Fitting, by_words
@@ -308,16 +308,3 @@ def test_a_query_without_scores_is_refused(tmp_path: Path) -> None:
     assert read_retrieval(path, LISTS, ["011"])
     with pytest.raises(UsageError, match=r"has no scores for query '012' \(1 lack them\)"):
         read_retrieval(path, LISTS, ["011", "012"])
-
-
-def test_files_of_another_task_or_generator_are_refused(tmp_path: Path) -> None:
-    labels = tmp_path / "lamp_utility_labels_flanT5Base" / "4_relevance_mapping.tsv"
-    scores = tmp_path / "flanT5Base" / "bm25" / "4.json"
-    for path in (labels, scores):
-        check_belongs(path, "lamp/4", "hf:google/flan-t5-base")
-        check_belongs(path, "my-data", "hf:models/flan-t5-base/")
-        with pytest.raises(UsageError, match=r"is of LaMP-4, and the dataset is lamp/3\."):
-            check_belongs(path, "lamp/3")
-        with pytest.raises(UsageError, match=r"was made with google/flan-t5-base, and the generator is hf:google/flan-t5-small\."):  # fmt: skip
-            check_belongs(path, "lamp/4", "hf:google/flan-t5-small")
-    check_belongs(tmp_path / "gains.tsv", "lamp/4", "openai:gpt")

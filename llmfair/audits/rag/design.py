@@ -34,7 +34,7 @@ from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
 from llmfair.datasets.answers import QuestionSet, load_answers, questions_sha256
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.lamp import check_belongs, read_retrieval, read_useful
+from llmfair.datasets.lamp import read_retrieval, read_useful
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.metrics.base import Measure
@@ -416,7 +416,6 @@ class RecordedScores(ScoringRanker):
     """What a retriever scored once: a TREC run, or JSON as Fair-RAG released it. Items without a score come last."""
 
     def __init__(self, path: Path, dataset: QuestionSet, queries: Sequence[Query]) -> None:
-        check_belongs(path, dataset.name)
         self.identity = f"file {files.sha256(path)}"
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         needed = [query.query_id for query in queries]
@@ -579,7 +578,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     further = parse_measures(",".join((CHANGE, DISPARITY, *(gate.measure for gate in gates))), Retrieved)
     retrievers = {name: retriever_of(spec, dataset, queries, settings) for name, spec in specs.items()}
     dataset, scores = pooled(retrievers, dataset, queries, settings.pool)
-    useful, labels = known_useful(settings, dataset, queries, subject.spec or settings.model[0])
+    useful, labels = known_useful(settings, dataset, queries)
     check_prompt(prompt, (item for query in queries for item in dataset.candidates(query).documents))
     if settings.cites and "k" not in prompt.of_passage:
         raise UsageError(
@@ -633,7 +632,7 @@ def check_golds(golds: Mapping[str, Sequence[str]], utility: str, settings: RagS
 
 
 def known_useful(
-    settings: RagSettings, dataset: QuestionSet, queries: Sequence[Query], model: str
+    settings: RagSettings, dataset: QuestionSet, queries: Sequence[Query]
 ) -> tuple[Mapping[str, frozenset[str]] | None, str]:
     """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
     labels, grades = settings.useful, dict[str, Mapping[str, float]]()
@@ -643,7 +642,6 @@ def known_useful(
         grades = {query.query_id: dataset.candidates(query).relevance for query in queries}
     else:
         path = Path(labels)
-        check_belongs(path, dataset.name, model)
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
         grades, labels = {**read_useful(path, lists)}, files.sha256(path)
     return {

@@ -21,7 +21,7 @@ from llmfair.asking.batch import dispatch_batch, refuse_open
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Progress
-from llmfair.audits.design import Design, Stage, prospects_of, versions
+from llmfair.audits.design import Design, Stage, doubts_of, versions
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.subject import Subject, adapter_warnings, left_out, limits_of, sampling_of
@@ -41,7 +41,7 @@ from llmfair.errors import (
 from llmfair.io import secrets
 from llmfair.io.files import plain, read_json
 from llmfair.io.text import count
-from llmfair.nouns import Document, Failure, ManyDocuments
+from llmfair.nouns import Failure, ManyDocuments
 from llmfair.results import Results
 from llmfair.rundir import LOCK, MANIFEST_SCHEMA, REPORT, RunDir, fingerprint, folder_name, now, set_aside
 from llmfair.settings.commands import AuditSettings
@@ -106,7 +106,7 @@ def begin(design: Design[Any]) -> Begun:
     fail_on = statuses_of(settings.fail_on, kind.words.statuses[:-1])
     identity, folder = folder_of(design, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
-    prospects = prospects_of(design)
+    remarks = doubts_of(design)
     facts = design.describe()
     warnings: list[str] = [*facts.get("warnings", ()), *left_out(backend, subject.label, settings)]
     if subject.adapted and subject.adapter is not None:
@@ -124,7 +124,7 @@ def begin(design: Design[Any]) -> Begun:
     }
     if stages := design.stages():
         facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
-    return Begun(design, backend, stages, identity, folder, facts, prospects.said, fail_on)
+    return Begun(design, backend, stages, identity, folder, facts, remarks, fail_on)
 
 
 def carry_out(begun: Begun, watch: Watch) -> None:
@@ -193,9 +193,7 @@ def perform(
     """
     begun, error = begin(design), None
     folder = begun.folder
-    inputs = ""
-    if draw is not None and design.calls:
-        inputs = inputs_of(folder, design, begun.identity, begun.facts)
+    inputs = inputs_of(begun) if draw is not None and design.calls else ""
     complete = not design.settings.fresh and unchanged(begun, inputs)
     try:
         if complete:
@@ -208,7 +206,9 @@ def perform(
     manifest = folder.read_manifest()
     results = results_of(folder, manifest)
     if inputs and not complete and manifest.status == "complete":
-        note_made(folder, inputs)
+        with suppress(OSError, LlmfairError):  # where it cannot be noted, it stays without
+            made = {"inputs": inputs, "files": _files(folder)}
+            folder.write_json(folder.manifest.name, {**read_json(folder.manifest), "made": made})
     if draw is not None and not (complete and (folder.path / REPORT).is_file()):
         draw(folder, results)
     return Written(folder, results, error)
@@ -224,8 +224,8 @@ def _further(
 ) -> ProbeResults:
     """The results before a stage and its own. What ends it leaves the run incomplete: there are answers already."""
     counted: dict[str, int] = manifest["stage_answers"]
-    with closing(_journal(folder.journal_of(stage.name), folder, stage.backend.identity)) as journal:
-        refuse_fewer(journal, counted.get(stage.name, 0))
+    path, given = folder.journal_of(stage.name), counted.get(stage.name, 0)
+    with closing(_journal(path, folder, stage.backend.identity, given)) as journal:
         manifest["stage_lines_skipped"][stage.name] = journal.skipped
         try:
             with shared_answers(design, stage.backend) as cache:
@@ -242,11 +242,16 @@ def _further(
     return ProbeResults(results, failures, answered.error, [*warnings, *filter(None, [stage.said(results)])])
 
 
-def _journal(path: Path, folder: RunDir, identity: str) -> Journal:
-    """A journal of a run; warns of the lines that cannot be read. Raises RunConflict."""
+def _journal(path: Path, folder: RunDir, identity: str, given: int) -> Journal:
+    """A journal of a run; warns of lines that cannot be read. Raises RunConflict for fewer answers than were given."""
     journal = Journal(path, folder.path.name, identity)
     for line in journal.skipped:
         warn(f"{path}:{line}: not readable, skipped; its answer was asked again if needed")
+    if (lost := given - len(journal) - len(journal.skipped)) > 0:
+        raise RunConflict(
+            f"{path} holds {len(journal):,} answers, {lost:,} fewer than were given.",
+            "put the journal back, or ask again with --fresh",
+        )
     return journal
 
 
@@ -258,12 +263,8 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
         identity["stages"] = {stage.name: stage.backend.identity for stage in stages}
     if settings.output is not None:
         return identity, RunDir(settings.output)
-    words = (
-        design.task,
-        *design.name_parts(),
-        design.subject.label.removeprefix("openai:"),
-        server_of(backend),
-    )
+    label = design.subject.label.removeprefix("openai:")
+    words = (design.task, *design.name_parts(), label, server_of(backend))
     return identity, RunDir(settings.runs_dir / folder_name(words, identity))
 
 
@@ -362,13 +363,10 @@ def seen(design: Design[Any]) -> str:
     prompt, settings, parts = design.prompt, design.settings, list[str]()
     # a kind whose prompts say themselves what they show of an item has no use for --input
     shows_items = "input" not in settings.idle()
-    asks = prompt is not None and not design.subject.ranks
     compares = bool(design.attribute.protected) and design.two_groups
-    items: dict[str, Document] = {}
-    if compares or (asks and shows_items):
-        lists = (design.dataset.candidates(query).documents for query in design.queries)
-        items = {item.doc_id: item for documents in lists for item in documents}
-    if asks and prompt is not None:
+    lists = (design.dataset.candidates(query).documents for query in design.queries)
+    items = {item.doc_id: item for documents in lists for item in documents}
+    if prompt is not None and not design.subject.ranks:
         name = str(getattr(settings, "prompt", None) or prompt.id)
         if name.endswith(".toml"):  # which two prompts can be called
             name += f" {prompt.sha256[:8]}"
@@ -380,8 +378,8 @@ def seen(design: Design[Any]) -> str:
         elif shows_items:
             some = f" ({texts}, of {len(items):,})" * (number < len(items))
             parts[0] += f", titles and texts, {settings.words} words at most{some}"
-    others = sum(design.attribute.side(item) is None for item in items.values()) if compares else 0
-    if others:
+    others = sum(design.attribute.side(item) is None for item in items.values())
+    if compares and others:
         ranked = "ranked, but " * registry.lookup("audit", design.task).ranks
         parts.append(f"{others:,} of {count(len(items), 'item')} {ranked}not compared")
     return "; ".join(parts)
@@ -406,8 +404,8 @@ def session(
             for path in (*(folder.journals(earlier) if earlier else [folder.journal]), folder.path / BATCHES):
                 set_aside(path)
             earlier = None
-        journal = _journal(folder.journal, folder, str(identity["identity"]))
-        refuse_fewer(journal, earlier.journal_answers if earlier else 0)
+        given = earlier.journal_answers if earlier else 0
+        journal = _journal(folder.journal, folder, str(identity["identity"]), given)
         invocation = {"command": secrets.written(sys.argv), "started": now(), "ended": None}
         manifest: dict[str, Any] = {
             "schema": MANIFEST_SCHEMA,
@@ -447,16 +445,6 @@ def note_servers(manifest: dict[str, Any], journal: Journal) -> None:
         manifest["servers"] = dict(sorted(answers.items()))
 
 
-def refuse_fewer(journal: Journal, given: int) -> None:
-    """Raises RunConflict for a journal with fewer answers than were given."""
-    lost = given - len(journal) - len(journal.skipped)
-    if lost > 0:
-        raise RunConflict(
-            f"{journal.path} holds {len(journal):,} answers, {lost:,} fewer than were given.",
-            "put the journal back, or ask again with --fresh",
-        )
-
-
 def charge(manifest: dict[str, Any], progress: Progress) -> None:
     """Notes what an invocation asked, however it ended; `cost` is the whole run's, None where no prices were known."""
     counts = (
@@ -484,17 +472,18 @@ ELSEWHERE = {
 SOURCES = {".py", ".j2", ".js"}
 
 
-def inputs_of(run: RunDir, design: Design[Any], identity: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+def inputs_of(begun: Begun) -> str:
     """SHA-256 over settings, data and code; of what has other words in each process it is another each time."""
+    design = begun.design
     data, offered, settings = design.dataset, registry.offered(), design.settings.written()
     code = [f"{part.__module__}.{part.__qualname__}" for part in (type(design), type(kind_of(design.task)))]
     packages = sorted({name.partition(".")[0] for name in ("llmfair", *code, *offered)})
     # of documents looked up where they are stored the sum of the lists has the record of their fetch
     listed = not isinstance(data.documents, ManyDocuments)
     inputs = {
-        "run": run.path.name,
-        "identity": identity,
-        "facts": {name: value for name, value in facts.items() if name != "flags"},
+        "run": begun.folder.path.name,
+        "identity": begun.identity,
+        "facts": {name: value for name, value in begun.facts.items() if name != "flags"},
         "settings": {name: value for name, value in settings.items() if name not in ELSEWHERE},
         "measures": [str(measure) for measure in design.measures],
         "attributes": data.attributes,
@@ -532,13 +521,6 @@ def unchanged(begun: Begun, inputs: str) -> bool:
         return bool(inputs) and manifest.made == {"inputs": inputs, "files": _files(run)}
     except (OSError, LlmfairError):  # a damaged manifest is made anew
         return False
-
-
-def note_made(run: RunDir, inputs: str) -> None:
-    """Adds to the manifest of a complete run what its files were made of; where that cannot be, it stays without."""
-    with suppress(OSError, LlmfairError):
-        made = {"inputs": inputs, "files": _files(run)}
-        run.write_json(run.manifest.name, {**read_json(run.manifest), "made": made})
 
 
 def _files(run: RunDir) -> dict[str, list[int]]:
