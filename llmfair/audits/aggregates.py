@@ -34,7 +34,6 @@ from llmfair.stats.pairs import PairContributions, Weights, estimate, pair_p
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 from llmfair.stats.strata import (
     DECIMALS,
-    Compared,
     Figure,
     change,
     figure,
@@ -315,16 +314,8 @@ def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate
     return replace(value, reason="half_added") if not value.reason and formula.adds_half(cells) else value
 
 
-@register("aggregate", "macro")
-def _macro(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    """Pairs, every query weighing the same."""
-    return tallied(values, "macro", inference.level)
-
-
-@register("aggregate", "pooled")
-def _pooled(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    """Pairs, each weighing the same."""
-    return tallied(values, "pooled", inference.level)
+register("aggregate", "macro")(lambda values, inference: tallied(values, "macro", inference.level))
+register("aggregate", "pooled")(lambda values, inference: tallied(values, "pooled", inference.level))
 
 
 def tallied_p(values: Sequence[Value], weights: Weights, rng: np.random.Generator) -> float | None:
@@ -382,7 +373,8 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
 @lru_cache(maxsize=32)
 def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Preference:
     """Of these very comparisons, which tables, conclusions and contrasts all ask for."""
-    outcomes, stratum = _joined(compared), compared[0].stratum
+    outcomes = _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
+    stratum = compared[0].stratum
     value = figure(outcomes, stratum)
     if value.always_ahead is not None:
         high = one_way_bound(value.independent, level)
@@ -411,10 +403,6 @@ def _estimate(value: Figure, level: float) -> Estimate:
     if limits is None or value.log_odds is None or value.error is None:
         return Estimate(None, None, None, value.queries, value.reason)
     return Estimate(exp(value.log_odds), *limits, value.queries, None, value.error)
-
-
-def _joined(compared: Iterable[QueryComparisons]) -> Compared:
-    return _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
 
 
 _together = lru_cache(maxsize=16)(together)

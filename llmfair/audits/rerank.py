@@ -9,8 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 import shlex
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,47 +53,39 @@ class RerankResults(JsonDocument, frozen=True, kw_only=True):
     next: str
 
 
-@dataclass(frozen=True)
-class Reranking:
-    """A ranker, and what is known of the documents that it orders."""
-
-    ranker: Ranker
-    judgements: Judgements
-    attribute: Attribute
-    query_text: str
-
-    def reranked(self, path: Path, file: RunFile) -> tuple[list[Ranking], list[str]]:
-        """The rankings in their new order, and what has to be said of them. Raises UsageError."""
-        check_queries(path, file, self.judgements)
-        judged = self.judgements
-        lists = [
-            Candidates(
-                searched(judged.queries.get(query_id) or Query(query_id, ""), self.query_text),
-                tuple(judged.documents.get(doc_id) or Document(doc_id, "") for doc_id in ranking.doc_ids),
-                judged.qrels.get(query_id, {}),
-                ranking.scores,
-            )
-            for query_id, ranking in file.rankings.items()
-        ]
-        documents = {document.doc_id: document for listed in lists for document in listed.documents}
-        in_data = [doc_id for doc_id in documents if doc_id in judged.documents]
-        grouped = [doc_id for doc_id in in_data if documents[doc_id].groups.get(self.attribute.name)]
-        if not in_data or (self.ranker.reads_groups and not grouped):
-            what = f"document has a group of {self.attribute.name}" if in_data else "document is one"
-            raise UsageError(
-                f"{path}: no ranked {what} of {judged.name} (here '{next(iter(documents))}').",
-                "a run and its groups call documents by the same ids",
-            )
-        warnings, all_of_them = list(self.ranker.warnings), f"of {len(documents):,} documents"
-        if self.ranker.reads_groups and (lack := len(documents) - len(grouped)):
-            warnings.append(f"{path}: {lack:,} {all_of_them} have no group of {self.attribute.name}")
-        if self.ranker.reads_texts and (lack := len(documents) - len(in_data)):
-            warnings.append(f"{path}: {lack:,} {all_of_them} are not in the dataset")
-        if file.upside_down:
-            warnings.append(f"{path}: scores rise with the rank, and the score orders a run")
-        ordered = [self.ranker.ordered(candidates)[0] for candidates in lists]
-        warnings += [f"{path}: {remark}" for remark in remarks(self.ranker, ordered)]
-        return [Ranking(order.query.query_id, order.doc_ids) for order in ordered], warnings
+def reranked(
+    path: Path, file: RunFile, ranker: Ranker, judged: Judgements, attribute: str, query_text: str
+) -> tuple[list[Ranking], list[str]]:
+    """The rankings in their new order, and what has to be said of them. Raises UsageError."""
+    check_queries(path, file, judged)
+    lists = [
+        Candidates(
+            searched(judged.queries.get(query_id) or Query(query_id, ""), query_text),
+            tuple(judged.documents.get(doc_id) or Document(doc_id, "") for doc_id in ranking.doc_ids),
+            judged.qrels.get(query_id, {}),
+            ranking.scores,
+        )
+        for query_id, ranking in file.rankings.items()
+    ]
+    documents = {document.doc_id: document for listed in lists for document in listed.documents}
+    in_data = [doc_id for doc_id in documents if doc_id in judged.documents]
+    grouped = [doc_id for doc_id in in_data if documents[doc_id].groups.get(attribute)]
+    if not in_data or (ranker.reads_groups and not grouped):
+        what = f"document has a group of {attribute}" if in_data else "document is one"
+        raise UsageError(
+            f"{path}: no ranked {what} of {judged.name} (here '{next(iter(documents))}').",
+            "a run and its groups call documents by the same ids",
+        )
+    warnings, all_of_them = list(ranker.warnings), f"of {len(documents):,} documents"
+    if ranker.reads_groups and (lack := len(documents) - len(grouped)):
+        warnings.append(f"{path}: {lack:,} {all_of_them} have no group of {attribute}")
+    if ranker.reads_texts and (lack := len(documents) - len(in_data)):
+        warnings.append(f"{path}: {lack:,} {all_of_them} are not in the dataset")
+    if file.upside_down:
+        warnings.append(f"{path}: scores rise with the rank, and the score orders a run")
+    ordered = [ranker.ordered(candidates)[0] for candidates in lists]
+    warnings += [f"{path}: {remark}" for remark in remarks(ranker, ordered)]
+    return [Ranking(order.query.query_id, order.doc_ids) for order in ordered], warnings
 
 
 def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankResults:
@@ -113,25 +104,23 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         for path, file in zip(runs, files, strict=True)
     ]
     ranked = {doc_id for file in files for ranking in file.rankings.values() for doc_id in ranking.doc_ids}
-    reranking = reranking_of(spec, settings, ranked)
-    texts, reranked = dict[Path, str](), list[RunReranked]()
+    judgements, attribute = judged_by(settings, ranked)
+    ranker = ranker_of(spec, settings, judgements, attribute)
+    texts, new_runs = dict[Path, str](), list[RunReranked]()
     for path, file, output in zip(runs, files, outputs, strict=True):
-        rankings, warnings = reranking.reranked(path, file)
+        rankings, warnings = reranked(path, file, ranker, judgements, attribute.name, settings.query_text)
         tag = f"{file.tag}+{''.join(spec.split())}"
         texts[output] = "".join(run_lines(rankings, tag))
-        reranked.append(
-            RunReranked(
-                run=str(path),
-                output=str(output),
-                tag=tag,
-                queries=len(rankings),
-                changed=sum(
-                    ranking.doc_ids != file.rankings[ranking.query_id].doc_ids for ranking in rankings
-                ),
-                documents=sum(len(ranking.doc_ids) for ranking in rankings),
-                warnings=warnings,
-            )
+        new_run = RunReranked(
+            run=str(path),
+            output=str(output),
+            tag=tag,
+            queries=len(rankings),
+            changed=sum(order.doc_ids != file.rankings[order.query_id].doc_ids for order in rankings),
+            documents=sum(len(order.doc_ids) for order in rankings),
+            warnings=warnings,
         )
+        new_runs.append(new_run)
     for path, text in texts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,18 +142,17 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         status="complete",
         task="rerank",
         ranker=spec,
-        dataset=reranking.judgements.name,
-        attribute=reranking.attribute.name,
-        runs=reranked,
+        dataset=judgements.name,
+        attribute=attribute.name,
+        runs=new_runs,
         next=" ".join(["llmfair score", *(shlex.quote(str(word)) for word in words)]),
     )
 
 
-def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -> Reranking:
+def ranker_of(spec: str, settings: RerankSettings, judgements: Judgements, attribute: Attribute) -> Ranker:
     """The ranker that a spec names, over the data that the settings name. Raises UsageError."""
     name, _, parameters = spec.partition(":")
     factory = registry.lookup("ranker", name)
-    judgements, attribute = judged_by(settings, ranked)
     attributes = {each.name: each for each in judgements.attributes}
 
     def lists() -> list[Candidates]:
@@ -184,7 +172,7 @@ def reranking_of(spec: str, settings: RerankSettings, ranked: Collection[str]) -
             f"{spec} reads what queries and documents say, and --groups does not tell.",
             "-d DATASET    names data with texts, a folder of your own too",
         )
-    return Reranking(ranker, judgements, attribute, settings.query_text)
+    return ranker
 
 
 def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:

@@ -305,16 +305,9 @@ def _keep_pages(
         index, filling = collection.folder / index_name(options.index), partial(fill, source=source)
     if options.text_words or index:
         text_of = distill.wikitext() if collection.year == 2021 else distill.PLAIN_TEXT
+    words, full = options.text_words, options.index == "full"
     counts = distill.keep_pages(
-        collection.folder,
-        wanted,
-        lines,
-        origin.place,
-        text_of,
-        options.text_words,
-        index,
-        options.index == "full",
-        filling,
+        collection.folder, wanted, lines, origin.place, text_of, words, index, full, filling
     )
     if index:
         counts["index"] = {**(options.indexed or {}), "source": source, "documents": counts.pop("indexed")}
@@ -323,12 +316,10 @@ def _keep_pages(
 
 def _remove_other_indexes(collection: Collection, indexed: Mapping[str, str]) -> None:
     """A collection is searched in one way: the record speaks of one index, of one analyzer."""
-    for scope in INDEX_BYTES:
-        folder = collection.folder / index_name(scope)
-        if scope != indexed["scope"]:
-            shutil.rmtree(folder, ignore_errors=True)
-            continue
-        analyzer = indexed["analyzer"] if indexed["engine"] == "tantivy" else None
-        for other in folder.glob("*/"):
-            if other.name.partition(".")[0] != analyzer:  # or what is left of one that was begun
-                shutil.rmtree(other, ignore_errors=True)
+    folder = collection.folder / index_name(indexed["scope"])
+    analyzer = indexed["analyzer"] if indexed["engine"] == "tantivy" else None
+    others = [collection.folder / index_name(scope) for scope in INDEX_BYTES if scope != indexed["scope"]]
+    # or what is left of one that was begun
+    others += [other for other in folder.glob("*/") if other.name.partition(".")[0] != analyzer]
+    for other in others:
+        shutil.rmtree(other, ignore_errors=True)

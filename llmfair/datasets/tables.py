@@ -214,6 +214,11 @@ def is_frame(value: object) -> bool:
 
 def stored_frame(frame: Any) -> str:
     """The file that a frame is kept in, below the cache's folder. Raises UsageError where it cannot be written."""
+
+    def native(value: Any) -> Any:
+        """A number or array of numpy as JSON has it; a date and whatever else as its text."""
+        return value.tolist() if hasattr(value, "tolist") else str(value)
+
     names = unique(Path("the frame"), 0, map(str, frame.columns), "rename or drop one")
     rows: Iterable[Mapping[Any, Any]] = (
         frame.iter_rows(named=True)
@@ -221,7 +226,7 @@ def stored_frame(frame: Any) -> str:
         else frame.astype(object).where(frame.notna(), None).to_dict("records")
     )
     lines = [
-        f"{json.dumps(dict(zip(names, row.values(), strict=True)), ensure_ascii=False, default=_native)}\n"
+        f"{json.dumps(dict(zip(names, row.values(), strict=True)), ensure_ascii=False, default=native)}\n"
         for row in rows
     ]
     digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -234,11 +239,6 @@ def stored_frame(frame: Any) -> str:
             f"cannot write {path}: {error.strerror}.", "name another folder with LLMFAIR_CACHE_DIR"
         ) from None
     return str(path)
-
-
-def _native(value: Any) -> Any:
-    """A number or array of numpy as JSON has it; a date and whatever else as its text."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 # Sets of the Hugging Face hub, or of a folder as the datasets package reads it: `hf:ORG/NAME[:split]`

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import nsmallest
 from io import BytesIO
@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
-from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import JournalAnswers, Requests, not_begun_by, read_rows
 from llmfair.audits.commands import command_of, settings_of
 from llmfair.audits.design import read_texts
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.subject import Subject, sampling_of
-from llmfair.backends.base import Backend, NoBackend
+from llmfair.backends.base import NoBackend
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.io import files
@@ -35,7 +34,6 @@ from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Chat, Completion, Failure, Unanswered, drive
 from llmfair.results import Evidence, Exhibits
 from llmfair.rundir import MITIGATION, Contents, Manifest, RunDir
-from llmfair.settings.commands import AuditSettings
 
 
 def exhibits_of(run: RunDir, evidence: int) -> Exhibits:
@@ -68,19 +66,18 @@ def declared(names: Iterable[str]) -> dict[str, Measure]:
 
 def drawn_answers(run: RunDir, manifest: Manifest, number: int, seed: int = 0) -> list[Evidence]:
     """Answers with their chats: unparseable ones first, then the others, each in an order of the run's seed."""
+    seen = set[str]()
+
+    def first_answers() -> Iterator[Evidence]:
+        for answer in all_answers(run, manifest):
+            if answer.key not in seen:
+                seen.add(answer.key)
+                yield answer
 
     def place(answer: Evidence) -> tuple[bool, int, str]:
         return answer.ended == "ok", crc32(answer.key.encode(), seed & 0xFFFFFFFF), answer.key
 
-    return nsmallest(number, _once(all_answers(run, manifest)), key=place)
-
-
-def _once(answers: Iterable[Evidence]) -> Iterator[Evidence]:
-    seen = set()
-    for answer in answers:
-        if answer.key not in seen:
-            seen.add(answer.key)
-            yield answer
+    return nsmallest(number, first_answers(), key=place)
 
 
 MOST_OF_A_QUERY, MOST_OF_AN_ANSWER, MOST_OF_A_PROMPT = 160, 4_000, 40_000
@@ -171,28 +168,47 @@ def check_run(run: RunDir) -> dict[str, Any]:
     backends += [
         NoBackend(before["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()
     ]
-    problems, followed, answers = list[str](), _Followed(), 0
+    problems, answers, missing = list[str](), 0, 0
+    results, failures = dict[str, Any](), list[Failure]()
     stages = [lambda results: design.programs(), *(stage.programs for stage in design.stages())]
     for programs, path, backend in zip(stages, run.journals(manifest), backends, strict=True):
-        if not path.is_file():  # a stage that was asked nothing
-            _follow(followed, programs({**followed.results}), backend, settings, lambda key: None)
-            continue
-        with files.opened(path) as file:
-            if wrong := not_begun_by(file.readline(files.LONGEST_LINE), backend.identity):
-                problems.append(f"{path.name}:1: {wrong}")
-        with closing(JournalAnswers(path)) as journal:
-            _follow(followed, programs({**followed.results}), backend, settings, journal.get)
+        request = Requests(backend, sampling_of(settings))
+        journal = JournalAnswers(path) if path.is_file() else None  # of a stage that was asked nothing
+        if journal is not None:
             answers += len(journal)
-    if followed.missing:
-        probes = followed.missing + len(followed.results) + len(followed.failures)
+            with files.opened(path) as file:
+                if wrong := not_begun_by(file.readline(files.LONGEST_LINE), backend.identity):
+                    problems.append(f"{path.name}:1: {wrong}")
+
+        def answer(
+            chat: Chat, journal: JournalAnswers | None = journal, request: Requests = request
+        ) -> Completion:
+            completion = None if journal is None else journal.get(request("", chat).key)
+            if completion is None:
+                raise Unanswered
+            return completion
+
+        with nullcontext() if journal is None else closing(journal):
+            for program in programs({**results}):
+                try:
+                    results[program.probe_id] = drive(program.start(), answer)
+                except Unanswered:
+                    missing += 1
+                except (
+                    Exception
+                ) as error:  # as a run has it: what a program makes of damaged answers is its failure
+                    words = (error.message, error.hint) if isinstance(error, LlmfairError) else (str(error),)
+                    failures.append(Failure(program.probe_id, type(error).__name__, *words))
+    if missing:
+        probes = missing + len(results) + len(failures)
         raise Incomplete(
-            f"{run.path.name} is incomplete: {followed.missing} of {probes} probes lack answers.",
+            f"{run.path.name} is incomplete: {missing} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
     rounded, called = list[str](), run.path.name
     with suppress(UsageError):  # what it was called when its files were written: the folder may be a copy
         called = str(results_of(run).run)
-    for name, contents in design.outcome(called, followed.results, followed.failures).files.items():
+    for name, contents in design.outcome(called, results, failures).files.items():
         match holds(run.path / name, contents):
             case None:
                 problems.append(f"{name} is missing")
@@ -243,41 +259,6 @@ def holds(path: Path, contents: Contents) -> Literal["same", "rounded", "other"]
                 if not agree(has.decode("utf-8", "surrogateescape"), line.decode()):
                     return "other"
     return state
-
-
-@dataclass
-class _Followed:
-    """What known answers give: results by probe_id, failures, and how many probes lack an answer."""
-
-    results: dict[str, Any] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    missing: int = 0
-
-
-def _follow(
-    followed: _Followed,
-    programs: Iterable[Program],
-    backend: Backend,
-    settings: AuditSettings,
-    look: Callable[[str], Completion | None],
-) -> None:
-    """Programs as far as `look` knows the answer of a request by its key, added to what was `followed`."""
-    request = Requests(backend, sampling_of(settings))
-
-    def answer(chat: Chat) -> Completion:
-        completion = look(request("", chat).key)
-        if completion is None:
-            raise Unanswered
-        return completion
-
-    for program in programs:
-        try:
-            followed.results[program.probe_id] = drive(program.start(), answer)
-        except Unanswered:
-            followed.missing += 1
-        except Exception as error:  # as a run has it: what a program makes of damaged answers is its failure
-            words = (error.message, error.hint) if isinstance(error, LlmfairError) else (str(error),)
-            followed.failures.append(Failure(program.probe_id, type(error).__name__, *words))
 
 
 DIGITS = 12
