@@ -23,9 +23,9 @@ from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import GENERAL, Kind, Study, kind_of, studies, study_of
 from llmfair.datasets.tables import is_frame, stored_frame
 from llmfair.errors import LlmfairError, MissingExtra, RequirementFailed, UsageError, did_you_mean
-from llmfair.io.files import plain
+from llmfair.io.files import plain, write_whole
 from llmfair.metrics.names import parse_measure
-from llmfair.results import FLOATS, Row, lines_of, query_figures
+from llmfair.results import FLOATS, Exhibits, Row, lines_of, query_figures
 from llmfair.rundir import REPORT, RunDir, find_run, with_factors
 from llmfair.settings import named, value_of
 from llmfair.settings.commands import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.runs.run import Watch
     from llmfair.backends.base import Backend
+    from llmfair.report.page import General, Page, Source
     from llmfair.report.table import Table
     from llmfair.results import RunVerdict
 
@@ -466,7 +467,6 @@ def write_report(
     png) are written to plots/ beside it, `evidence` answers are shown. Raises UsageError for what is no run, and
     OSError.
     """
-    from llmfair.pages import formats_of, page_of, write_page
     from llmfair.report.page import read_source
 
     sources = [read_source(_found(run, runs_dir)) for run in _each(runs)]
@@ -476,6 +476,68 @@ def write_report(
     path = Path(file) if file is not None else (sources[0].run.path if len(sources) == 1 else Path()) / REPORT
     write_page(path, page_of(sources, evidence), formats)
     return path
+
+
+def page_of(sources: Sequence[Source], evidence: int) -> Page:
+    """One run's page, or one of several. Raises UsageError for a single run without results."""
+    from llmfair.audits.runs.exhibits import declared, exhibits_of
+    from llmfair.report.matrix import many_page
+    from llmfair.report.page import unfinished
+
+    names: dict[str, None] = {}
+    for source in sources:
+        if (results := source.results) is None:
+            continue
+        if results.task in ("finetune-lora", "mitigate"):
+            names |= dict.fromkeys(row.measure for row in results.rows)
+        else:
+            names |= dict.fromkeys(results.shown if source.study else results.measures)
+    measures = declared(list(names))
+    if len(sources) > 1:
+        return many_page(sources, measures, _general)
+    (source,) = sources
+    if source.results is None:
+        raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
+    exhibits = exhibits_of(source.run, evidence) if source.manifest else Exhibits(measures=measures)
+    return _general(source).page(source, exhibits)
+
+
+def _general(source: Source) -> General:
+    """What is told of results: of an audit, a study or another command."""
+    from llmfair.mitigation.words import MITIGATION_PAGE
+    from llmfair.report.compare import SCORE
+    from llmfair.report.page import audit_general, study_general
+    from llmfair.report.words import wording
+    from llmfair.tuning.words import ADAPTER_PAGE
+
+    if source.study is not None:
+        return study_general(source.study)
+    if source.is_audit:
+        return audit_general(wording(source.results.task))
+    return {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}[source.results.task]
+
+
+def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:
+    """The formats in which figures are wanted as files, too. Raises UsageError."""
+    from llmfair.report.plots.base import FORMATS
+
+    parts = figures.split(",") if isinstance(figures, str) else figures
+    formats = [name for part in parts if (name := part.strip())]
+    if unknown := next((name for name in formats if name not in FORMATS), None):
+        named = f"{flag}{unknown} is no format." if flag else f"'{unknown}' is no format of figures."
+        raise UsageError(named, f"known: {', '.join(FORMATS)}")
+    return formats
+
+
+def write_page(path: Path, page: Page, formats: Sequence[str] = ()) -> None:
+    """The page, and its figures as files in plots/ beside it. Raises OSError."""
+    from llmfair.report.html import page_html
+    from llmfair.report.plots.base import write_plots
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, [page_html(page)])
+    if formats:
+        write_plots(page.plots, path.parent / "plots", formats)
 
 
 @takes(FinetuneSettings)

@@ -221,7 +221,7 @@ def test_a_report_that_cannot_be_written_loses_no_run(undrawn: None, monkeypatch
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("llmfair.pages.write_page", full)
+        patch.setattr("llmfair.api.write_page", full)
         with pytest.warns(UserWarning, match="no report was written, everything else was: no space left"):
             result = llmfair.audit_pairwise(**{**PAIRS, "report": True})
     assert result["FlipRate", "relevant"].value is not None

@@ -24,7 +24,7 @@ AUDITS_MAY = {
 }  # fmt: skip
 API_MAY = {
     "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "datasets.tables", "documents", "metrics.names",
-    "mitigation", "pages",
+    "mitigation",
     "report", "results", "rundir", "settings", "terminal", "tuning",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
@@ -37,7 +37,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"audits.kind", "results", "rundir", "stats", "metrics.base", "metrics.names"},
     "results": {"rundir"},
     "documents": {"audits", "mitigation", "results", "tuning"},
-    "pages": {"audits", "mitigation", "report", "results", "tuning"},
     "mitigation": {"audits", *AUDITS_MAY},
     "tuning": {"audits", "checkpoints", "terminal", *AUDITS_MAY},
     "audits": AUDITS_MAY,
@@ -60,7 +59,6 @@ MAY_IMPORT: dict[str, set[str]] = {
 }  # fmt: skip
 # What a file may import beside what its room may: pages of commands that are no audit know those.
 BESIDE: dict[str, set[str]] = {
-    "datasets/tables.py": {"retrieval.bm25"},
     "report/compare.py": {"audits.comparing", "audits.documents", "audits.runs.exhibits", "audits.scoring"},
 }
 LAZY = {

@@ -232,7 +232,7 @@ def ranked(results: Results) -> int:
 
 def write_report(run: RunDir, open_it: bool = False) -> Path | None:
     """`report.html` beside an audit's results; None, with a warning, where there can be none: no run is lost by it."""
-    from llmfair.pages import page_of, write_page
+    from llmfair.api import page_of, write_page
     from llmfair.report.page import read_source
     from llmfair.rundir import REPORT
 

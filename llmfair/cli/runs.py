@@ -74,7 +74,7 @@ def report(
     Of several runs it has models down, attributes and prompts across, as in the papers' tables. It only reads run
     folders: nothing is asked.
     """
-    from llmfair.pages import formats_of, page_of, write_page
+    from llmfair.api import formats_of, page_of, write_page
     from llmfair.report.html import figures_csv, model_card, tables_latex, tables_markdown
     from llmfair.report.page import read_source
     from llmfair.rundir import REPORT, find_run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -126,7 +127,16 @@ class OwnData:
 
     def pools(self, attribute: Attribute) -> Pools:
         """What lists are drawn from: documents of a side that are relevant to some topic."""
-        return pools_of(self.sides(attribute), {query_id: self.relevant(query_id) for query_id in self.by_id})
+        sides = self.sides(attribute)
+        relevant = {
+            query_id: [doc_id for doc_id in self.relevant(query_id) if doc_id in sides]
+            for query_id in self.by_id
+        }
+        ids = sorted({*chain.from_iterable(relevant.values())}, key=_by_number)
+        place = {doc_id: index for index, doc_id in enumerate(ids)}
+        on = {side: np.array([sides[doc_id] is side for doc_id in ids], dtype=bool) for side in Side}
+        places = {of: sorted(map(place.__getitem__, doc_ids)) for of, doc_ids in relevant.items()}
+        return Pools(ids, on, {of: np.array(its, dtype=np.intp) for of, its in places.items()})
 
     def relevant_groups(self, query_id: str) -> Sequence[tuple[Groups, int]]:
         """The groups of a query's relevant documents, each combination with how many have it."""
@@ -338,21 +348,6 @@ def sides_of(documents: Mapping[str, Document], attribute: Attribute) -> dict[st
         if (side := alike[kind]) is not None:
             sides[doc_id] = side
     return sides
-
-
-def pools_of(sides: Mapping[str, Side], relevant: Mapping[str, Sequence[str]]) -> Pools:
-    """The pools of documents with these sides and, by topic, of these relevant ones."""
-    doc_ids_of_sides = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids if doc_id in sides}
-    ids = sorted(doc_ids_of_sides, key=_by_number)
-    place = {doc_id: index for index, doc_id in enumerate(ids)}
-    return Pools(
-        ids,
-        {side: np.array([sides[doc_id] is side for doc_id in ids], dtype=bool) for side in Side},
-        {
-            query_id: np.array(sorted({place[d] for d in doc_ids if d in place}), dtype=np.intp)
-            for query_id, doc_ids in relevant.items()
-        },
-    )
 
 
 def _by_number(doc_id: str) -> tuple[bool, int, str]:

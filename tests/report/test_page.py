@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from llmfair.api import page_of
 from llmfair.audits.commands import command_of
 from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.subject import adapter_warnings
-from llmfair.pages import page_of
 from llmfair.report.groups import Furthest
 from llmfair.report.html import FOLDER, SCRIPT, page_html
 from llmfair.report.page import Page, Source, cost_of, read_source
