@@ -134,10 +134,9 @@ def query_figures(folder: Path, needed: bool = False) -> list[Row]:
 def _row(line: dict[str, str]) -> Row:
     """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
     read: dict[str, Callable[[str], Any]] = {"n": int, "conclusion": Conclusion, "reason": str}
-    of: dict[str, Any] = {name: line[name] for name in COLUMNS}
-    for name, form in {**dict.fromkeys(FLOATS, number), **read}.items():
-        of[name] = form(line[name]) if line[name] else None
-    return Row(**of)
+    read |= dict.fromkeys(FLOATS, number)
+    figures = {name: form(line[name]) if line[name] else None for name, form in read.items()}
+    return Row(**{name: line[name] for name in COLUMNS} | figures)
 
 
 class LabelError(JsonObject, frozen=True):

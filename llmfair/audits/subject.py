@@ -159,7 +159,7 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
         max_reply=int(settings.max_reply * 1e6),
         adapted=adapted,
         backend_args=backend_args(settings.backend_arg),
-        wishes=_wishes(settings),
+        wishes=backend_args(settings.backend_arg, wishes=True),
         template_args=template_args(settings.template_arg),
     )
     make = registry.lookup("backend", prefix)
@@ -202,23 +202,18 @@ def sampling_of(settings: Asking) -> Sampling:
     )
 
 
-def backend_args(given: Iterable[str]) -> dict[str, str]:
-    """`--backend-arg` as settings that an engine has to have. Raises UsageError."""
-    return dict(_assignment("--backend-arg", text, "dtype=float32") for text in given if not wished(text))
+def backend_args(given: Iterable[str], wishes: bool = False) -> dict[str, str]:
+    """`--backend-arg` as settings that an engine has to have, or those that it is wished to have. Raises UsageError."""
+    example = "num_beams?=4" if wishes else "dtype=float32"
+    pairs = (_assignment("--backend-arg", text, example) for text in given if wished(text) == wishes)
+    return {name.removesuffix("?"): value for name, value in pairs}
 
 
 def left_out(backend: Backend, model: str, settings: Asking) -> Iterator[str]:
     """What a model was wished to be run with (`--backend-arg k?=v`) and has not. Raises UsageError."""
-    for name, value in _wishes(settings).items():
+    for name, value in backend_args(settings.backend_arg, wishes=True).items():
         if name not in getattr(backend, "arguments", ()):
             yield f"{model} has no {name}: {name}={value} is left out"
-
-
-def _wishes(settings: Asking) -> dict[str, str]:
-    given = (
-        _assignment("--backend-arg", text, "num_beams?=4") for text in settings.backend_arg if wished(text)
-    )
-    return {name.removesuffix("?"): value for name, value in given}
 
 
 def template_args(given: Iterable[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from llmfair.datasets.trec_fair import TrecFair
 
 RELEVANT_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
+FOUR_COUNTS = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*){3}")
 Buckets = tuple[list[int], list[int], list[int], list[int]]
 """Places of unprotected relevant documents, protected relevant, unprotected others, protected others."""
 
@@ -50,17 +51,15 @@ def draw_plan(
     default_fewest: int,
 ) -> DrawPlan:
     """The plan that flags ask for. Raises UsageError for numbers that cannot be halved."""
-    asked_size, size = size, 200 if size is None else size
     text = buckets or "equal"
     if text not in ("equal", "natural"):
-        counts = text.split(",")
-        if len(counts) != 4 or not all(re.fullmatch(r"\s*[0-9]{1,9}\s*", count) for count in counts):
+        if not FOUR_COUNTS.fullmatch(text):
             raise UsageError(
                 f"--buckets {text} is neither equal, natural nor four counts.",
                 "for example 11,2,168,19: unprotected and protected relevant ones, unprotected and protected others",
             )
-        numbers = tuple(map(int, counts))
-        if relevant is not None or fewest_relevant is not None or asked_size is not None:
+        numbers = tuple(map(int, text.split(",")))
+        if (size, relevant, fewest_relevant) != (None, None, None):
             raise UsageError(
                 "--candidates, --relevant and --min-relevant have no meaning beside counts in --buckets.",
                 "leave them out",
@@ -68,7 +67,7 @@ def draw_plan(
         if sum(numbers) < 2:
             raise UsageError(f"--buckets {text} holds nothing to rank.", "for example 11,2,168,19")
         return DrawPlan(sum(numbers), cast(tuple[int, int, int, int], numbers), None, 0)
-    divisor = 2 if relevant is not None else 4
+    size, divisor = 200 if size is None else size, 2 if relevant is not None else 4
     if size % divisor or size < divisor:
         raise UsageError(
             f"--candidates {size} cannot be shared out over the buckets.", f"a multiple of {divisor}"
@@ -78,9 +77,10 @@ def draw_plan(
             f"--relevant {relevant} cannot be halved within {size} candidates.",
             f"an even number from 2 to {size}",
         )
-    wanted = size // 2 if relevant is None else relevant
-    fewest = min(default_fewest, wanted // 2) if fewest_relevant is None else fewest_relevant
-    return DrawPlan(size, text, relevant, fewest)
+    plan = DrawPlan(size, text, relevant, fewest_relevant)
+    if fewest_relevant is None:
+        return replace(plan, fewest_relevant=min(default_fewest, plan.wanted_relevant // 2))
+    return plan
 
 
 class ListDraw(OwnData):

@@ -17,12 +17,13 @@ import numpy as np
 from msgspec import Meta, Struct, defstruct
 from numpy.typing import NDArray
 
-from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.attributes import data_folder, read_attributes, shipped_attributes
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import json_lines, wrong
 from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, columns, read_groups, read_qrels, read_ranks
 from llmfair.nouns import NO_NUMBERS, NUMBERS, Attribute, Candidates, Document, Query, Side
+from llmfair.registry import register
 
 FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
 ATTRIBUTES, KEYWORDS = "attributes.toml", "keywords.jsonl"
@@ -354,3 +355,18 @@ def _by_number(doc_id: str) -> tuple[bool, int, str]:
     """Numbers by value, then other ids as text: an order that no other document can change."""
     number = doc_id.isascii() and doc_id.isdigit()
     return not number, int(doc_id) if number else 0, doc_id
+
+
+# The bundled samples, written for this project (CC0)
+
+
+@register("dataset", "sample")
+def sample() -> OwnData:
+    """Eight topics, forty candidates each, both genders and both regions among relevant and irrelevant."""
+    return read_folder(data_folder() / "sample", name="sample", prompt="wikiproject")
+
+
+@register("dataset", "refine-sample")
+def refine_sample() -> OwnData:
+    """Twelve topics, some 700 articles with gender and location, skewed first pages; relevant ones of all groups."""
+    return read_folder(data_folder() / "refine-sample", name="refine-sample")
