@@ -248,6 +248,7 @@ def _journal(path: Path, folder: RunDir, identity: str, given: int) -> Journal:
     for line in journal.skipped:
         warn(f"{path}:{line}: not readable, skipped; its answer was asked again if needed")
     if (lost := given - len(journal) - len(journal.skipped)) > 0:
+        journal.close()
         raise RunConflict(
             f"{path} holds {len(journal):,} answers, {lost:,} fewer than were given.",
             "put the journal back, or ask again with --fresh",
@@ -364,7 +365,9 @@ def seen(design: Design[Any]) -> str:
     # a kind whose prompts say themselves what they show of an item has no use for --input
     shows_items = "input" not in settings.idle()
     compares = bool(design.attribute.protected) and design.two_groups
-    lists = (design.dataset.candidates(query).documents for query in design.queries)
+    # of a corpus, which every query has, nothing is looked at that need not be
+    queries = design.queries if compares or shows_items else ()
+    lists = (design.dataset.candidates(query).documents for query in queries)
     items = {item.doc_id: item for documents in lists for item in documents}
     if prompt is not None and not design.subject.ranks:
         name = str(getattr(settings, "prompt", None) or prompt.id)
