@@ -168,7 +168,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
     backends += [
         NoBackend(before["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()
     ]
-    problems, answers, missing = list[str](), 0, 0
+    problems, answers, unanswered = list[str](), 0, 0
     results, failures = dict[str, Any](), list[Failure]()
     stages = [lambda results: design.programs(), *(stage.programs for stage in design.stages())]
     for programs, path, backend in zip(stages, run.journals(manifest), backends, strict=True):
@@ -193,16 +193,16 @@ def check_run(run: RunDir) -> dict[str, Any]:
                 try:
                     results[program.probe_id] = drive(program.start(), answer)
                 except Unanswered:
-                    missing += 1
+                    unanswered += 1
                 except (
                     Exception
                 ) as error:  # as a run has it: what a program makes of damaged answers is its failure
                     words = (error.message, error.hint) if isinstance(error, LlmfairError) else (str(error),)
                     failures.append(Failure(program.probe_id, type(error).__name__, *words))
-    if missing:
-        probes = missing + len(results) + len(failures)
+    if unanswered:
+        probes = unanswered + len(results) + len(failures)
         raise Incomplete(
-            f"{run.path.name} is incomplete: {missing} of {probes} probes lack answers.",
+            f"{run.path.name} is incomplete: {unanswered} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
     rounded, called = list[str](), run.path.name
