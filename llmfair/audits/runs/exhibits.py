@@ -21,7 +21,7 @@ from zlib import crc32
 
 from llmfair.asking.journal import JournalAnswers, Requests, not_begun_by, read_rows
 from llmfair.audits.commands import command_of, settings_of
-from llmfair.audits.design import read_texts
+from llmfair.audits.design import Design, read_texts
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.backends.base import NoBackend
@@ -163,16 +163,42 @@ def check_run(run: RunDir) -> dict[str, Any]:
         problems = [f"{what} is not what it was at the time of the run" for what in differing]
         return {"answers": 0, "problems": problems, "notes": []}
 
+    problems, results, failures, answers = _followed(run, manifest, design)
+    rounded, called = list[str](), run.path.name
+    with suppress(UsageError):  # what it was called when its files were written: the folder may be a copy
+        called = str(results_of(run).run)
+    for name, contents in design.outcome(called, results, failures).files.items():
+        match holds(run.path / name, contents):
+            case None:
+                problems.append(f"{name} is missing")
+            case "rounded":
+                rounded.append(name)
+            case "other":
+                problems.append(f"{name} does not follow from the journal's answers")
+    problems += [f"{link.relative_to(run.path)} is {A_LINK}" for link in run.links()]
+    problems += _edited(run.path / MITIGATION)
+    notes = [f"compared to {DIGITS} digits: {', '.join(rounded)}"] if rounded else []
+    return {"answers": answers, "problems": problems, "notes": notes}
+
+
+def _followed(
+    run: RunDir, manifest: Manifest, design: Design[Any]
+) -> tuple[list[str], dict[str, Any], list[Failure], int]:
+    """What is wrong with the journals' first lines, results by probe_id, failures, and how many answers there are.
+
+    Raises Incomplete where the journals do not answer every chat.
+    """
     # Who answered is on record; the models themselves need not be there any more.
-    backends = [NoBackend(before["identity"], reads_about=manifest.simulated)]
+    backends = [NoBackend(manifest.settings["identity"], reads_about=manifest.simulated)]
     backends += [
-        NoBackend(before["stages"][name], reads_about=reads) for name, reads in manifest.stages.items()
+        NoBackend(manifest.settings["stages"][name], reads_about=reads)
+        for name, reads in manifest.stages.items()
     ]
     problems, answers, unanswered = list[str](), 0, 0
     results, failures = dict[str, Any](), list[Failure]()
     stages = [lambda results: design.programs(), *(stage.programs for stage in design.stages())]
     for programs, path, backend in zip(stages, run.journals(manifest), backends, strict=True):
-        request = Requests(backend, sampling_of(settings))
+        request = Requests(backend, sampling_of(design.settings))
         journal = JournalAnswers(path) if path.is_file() else None  # of a stage that was asked nothing
         if journal is not None:
             answers += len(journal)
@@ -194,9 +220,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
                     results[program.probe_id] = drive(program.start(), answer)
                 except Unanswered:
                     unanswered += 1
-                except (
-                    Exception
-                ) as error:  # as a run has it: what a program makes of damaged answers is its failure
+                except Exception as error:  # what a program makes of damaged answers is its failure
                     words = (error.message, error.hint) if isinstance(error, LlmfairError) else (str(error),)
                     failures.append(Failure(program.probe_id, type(error).__name__, *words))
     if unanswered:
@@ -205,21 +229,7 @@ def check_run(run: RunDir) -> dict[str, Any]:
             f"{run.path.name} is incomplete: {unanswered} of {probes} probes lack answers.",
             "the command that began the run completes it",
         )
-    rounded, called = list[str](), run.path.name
-    with suppress(UsageError):  # what it was called when its files were written: the folder may be a copy
-        called = str(results_of(run).run)
-    for name, contents in design.outcome(called, results, failures).files.items():
-        match holds(run.path / name, contents):
-            case None:
-                problems.append(f"{name} is missing")
-            case "rounded":
-                rounded.append(name)
-            case "other":
-                problems.append(f"{name} does not follow from the journal's answers")
-    problems += [f"{link.relative_to(run.path)} is {A_LINK}" for link in run.links()]
-    problems += _edited(run.path / MITIGATION)
-    notes = [f"compared to {DIGITS} digits: {', '.join(rounded)}"] if rounded else []
-    return {"answers": answers, "problems": problems, "notes": notes}
+    return problems, results, failures, answers
 
 
 @dataclass(frozen=True)
