@@ -20,7 +20,6 @@ from msgspec import structs
 
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
-from llmfair.audits.commands import continuing, next_steps, scoring_of, settings_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import versions
 from llmfair.audits.documents import ChangeRow

@@ -254,7 +254,11 @@ def test_facts_and_removing_by_model_and_age(tmp_path: Path) -> None:
 def test_a_damaged_cache_goes_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / FILE
     damaged(path)
-    for attempt in (facts, partial(count, model="openai any"), partial(count, model="openai any", remove=True)):
+    for attempt in (
+        facts,
+        partial(count, model="openai any"),
+        partial(count, model="openai any", remove=True),
+    ):
         with pytest.raises(LlmfairError, match="cannot be used") as caught:
             attempt(path)
         assert "llmfair cache clear" in caught.value.hint
