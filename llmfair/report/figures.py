@@ -8,7 +8,7 @@ from llmfair.metrics.base import plain_name
 from llmfair.report.phrases import capitalised
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import Value, ratios
-from llmfair.results import Declared, Figure, Finding, Reach, Results, Words
+from llmfair.results import Declared, Figure, Finding, Results, Words
 
 HEADLINES, COST = "odds", "cost"
 """What figures of headlines against their band, and those of what fairness costs, are called before any number."""
@@ -48,12 +48,6 @@ def on_log(value: Value | None) -> Value | None:
     if value is None or value.value <= 0:
         return None
     return value if value.low is None or value.low > 0 else Value(value.value)
-
-
-def reach_of(reach: Mapping[str, Reach], measure: str) -> tuple[float, float] | None:
-    """What a measure can be in this setting at all, where both ends are known."""
-    of = reach.get(plain_name(measure), Reach())
-    return None if of.low is None or of.high is None else (of.low, of.high)
 
 
 def headline_plots(

@@ -171,14 +171,6 @@ class Case:
         return ends is None or not any(ends[0] <= at <= ends[1] for at in self.facts.band)
 
     @property
-    def settled_by(self) -> int | None:
-        """How many queries would settle it, if the estimate stays; None where none would."""
-        figure, ends = self.figure, self.ends
-        if figure is None or ends is None or figure.value is None or not figure.n:
-            return None
-        return queries_to_settle(figure.value, *ends, figure.n, self.facts.band)
-
-    @property
     def queries(self) -> str:
         """The level of the interval, and how many queries it goes over."""
         return f"{self.facts.level * 100:g} % CI, {self.counted}"
@@ -348,16 +340,16 @@ class VerdictWords:
         return f"every figure and answer: llmfair report {case.run}{case.mitigation}"
 
     def settle(self, case: Case) -> str:
-        """How many queries would settle it, and the command that plans them."""
-        needed = case.settled_by
+        """How many queries would settle it, if the estimate stays, and the command that plans them."""
+        figure, ends, (low, high), needed = case.figure, case.ends, case.facts.band, None
         planned = f"; what a design can find: {case.facts.planned}" if case.facts.planned else ""
         if case.unsettled:
             return f"more queries settle it{planned}"
-        if needed is None or needed > MOST_QUERIES:
+        if figure is not None and ends is not None and figure.value is not None and figure.n:
+            needed = queries_to_settle(figure.value, *ends, figure.n, case.facts.band)
+        if figure is None or needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
-        low, high = case.facts.band
-        inside = case.figure is not None and case.figure.value is not None and low < case.figure.value < high
-        side = "inside" if inside else "outside"
+        side = "inside" if low < (figure.value or 0) < high else "outside"
         return f"about {needed:,} queries would put the whole interval {side} the band, if the estimate stays{planned}"
 
 
@@ -441,12 +433,16 @@ def way_of(row: ChangeRow, compared: Comparison) -> str:
         return EQUIVALENT
     if row.p_adjusted >= 1 - compared.level:
         return NO_DIFFERENCE
-    away = away_from_parity(
+    return {-1: CLOSER, 0: OPEN, 1: FARTHER}[away(row)]
+
+
+def away(row: ChangeRow) -> int:
+    """1 where a change beyond chance is shown to lead farther from parity, -1 nearer to it, 0 where that is open."""
+    return away_from_parity(
         Estimate(row.base, row.base_low, row.base_high, row.n),
         Estimate(row.other, row.other_low, row.other_high, row.n),
         Estimate(row.change, row.low, row.high, row.n),
     )
-    return {-1: CLOSER, 0: OPEN, 1: FARTHER}[away]
 
 
 def crosses(base: float | None, other: float | None, band: tuple[float, float]) -> bool:

@@ -175,7 +175,6 @@ def test_titles_may_hold_anything() -> None:
     identifiers = [m["content"].split(" ")[0] for m in rendered if m["content"].startswith("[")]
     assert identifiers == [f"[{k}]" for k in range(1, 11)]
     ran("runs", "check", run)
-    assert kept("manifest", run)["texts_altered"]["count"] == 6
 
 
 def test_tsv_and_silence() -> None:

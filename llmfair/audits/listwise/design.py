@@ -52,7 +52,6 @@ from llmfair.prompts import Prompt
 from llmfair.rankers.base import Ranker, remarks
 from llmfair.rankers.bm25 import Bm25
 from llmfair.rankers.listwise import ListwiseRanker
-from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.strategies import (
     WINDOW_FACTS,
     Partition,
@@ -156,7 +155,6 @@ def _scores(ranked: Ranked | None) -> dict[str, float]:
     return scores if len(scores) == sum(len(window.shown) for window in windows) else {}
 
 
-SHOWN_ALTERED = 100
 OF_MODELS = frozenset(
     {"base_url", "server_name", "system", "max_invalid", "control_variate", "prompt_sha256"}
 )
@@ -355,7 +353,7 @@ class ListwiseDesign(Design[Ranked]):
         }
 
     def describe(self) -> dict[str, Any]:
-        altered, facts, unused = sorted(self.altered_texts()), super().describe(), self.unused
+        facts, unused = super().describe(), self.unused
         if unused:
             del facts["prompt"]
             facts |= {"unused": sorted(unused)}
@@ -363,7 +361,6 @@ class ListwiseDesign(Design[Ranked]):
         return {
             **facts,
             "candidates_sha256": hashlib.sha256("".join(self.candidates_lines()).encode()).hexdigest(),
-            "texts_altered": {"count": len(altered), "first": altered[:SHOWN_ALTERED]},
         }
 
     @property
@@ -378,18 +375,6 @@ class ListwiseDesign(Design[Ranked]):
         if isinstance(self.ranker, Ranker):
             return NoBackend(self.ranker.identity)
         return super().backend()
-
-    def altered_texts(self) -> set[str]:
-        """Titles, texts and queries that a model sees otherwise than the dataset has them."""
-        if isinstance(self.ranker, Ranker):
-            return set()
-        settings = self.settings
-        altered = {query.text for query in self.queries if clean(query.text) != query.text}
-        for document in (d for query in self.queries for d in self.dataset.candidates(query).documents):
-            text = f": {document.text}" if document.text and settings.input == "text" else ""
-            if passage(document, settings.input, settings.words) != document.title + text:
-                altered.add(document.title + text)
-        return altered
 
     def judged(self, candidates: Candidates, rankings: Sequence[Ranking]) -> Judged:
         """A query with rankings of it."""

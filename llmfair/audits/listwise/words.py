@@ -36,7 +36,7 @@ from llmfair.metrics.names import in_words, parse_measure
 from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
-from llmfair.report.figures import headline_plots, on_log, ratio_of, reach_of, utility_of, value_of
+from llmfair.report.figures import headline_plots, on_log, ratio_of, utility_of, value_of
 from llmfair.report.groups import (
     Furthest,
     FurthestQuery,
@@ -424,15 +424,36 @@ class ListwiseWords(VerdictWords):
 
     def disparity(self, case: Case) -> str:
         """Who gets less exposure, and the queries of the odds where they are others; else who is put behind."""
-        excess, figure = _finding(case).excess, case.figure
-        less, queries = _exposure(case) if case.finding.decisive == "all" else None, ""
-        if less is None:
-            less = _ahead(case)
-        elif excess and figure and excess.n != figure.n:
-            queries = f" ({case.counted})"
-        if less is None:
+        finding, figure, groups = _finding(case), case.figure, case.groups
+        excess, protected = finding.excess if finding.decisive == "all" else None, bool(case.protected_behind)
+        if figure is None or groups is None:
             return super().disparity(case)
-        return f"{self.where(case)}{less}; {case.measured}{queries}, outside {case.band}"
+        (behind, ahead), level = groups, f"{case.facts.level * 100:g} % CI"
+        if excess is not None and excess.excludes_parity(protected):
+            ends = [excess.value, excess.low or 0.0, excess.high or 0.0]
+            if not protected:  # the exposure of the group at a disadvantage over that of the other
+                ends = [1 / end for end in (excess.value, excess.high or 0.0, excess.low or 0.0)]
+            less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
+            says = (
+                f"{behind} items get {less} % less exposure than {ahead} ones"
+                f"{'' if finding.unjudged else ' at equal relevance'} "
+                f"({level} {least} to {most} % less, {count(excess.n, 'query', 'queries')}); {case.measured}"
+            )
+            says += f" ({case.counted})" * (excess.n != figure.n)
+        elif figure.value is not None and figure.low is not None and figure.high is not None:
+            shares = [100 * odds / (1 + odds) for odds in (figure.value, figure.low, figure.high)]
+            if not protected:
+                shares = [100 - shares[0], 100 - shares[2], 100 - shares[1]]
+            often, low, high = numbers(shares, (50,), 0)
+            alike = "" if finding.unjudged else "equally relevant "
+            alike = alike if finding.decisive == "all" else f"{finding.decisive} "
+            says = (
+                f"the {behind} one of two {alike}items is put ahead of the {ahead} one {often} times in 100 "
+                f"({level} {low} to {high}, {case.counted}); {case.measured}"
+            )
+        else:
+            return super().disparity(case)
+        return f"{self.where(case)}{says}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
         """With the odds of relevant items, which count most and are fewest."""
@@ -448,16 +469,10 @@ class ListwiseWords(VerdictWords):
 
     def settle(self, case: Case) -> str:
         """What parity lacks where the estimate lies in the band without it; else what would settle it."""
-        useful, value = _finding(case).useful, None if case.figure is None else case.figure.value
-        low, high = case.facts.band
-        if value is None or not low <= value <= high or (useful is not None and useful.shown):
+        finding, value, (low, high) = _finding(case), case.figure and case.figure.value, case.facts.band
+        if value is None or not low <= value <= high or (finding.useful is not None and finding.useful.shown):
             return super().settle(case)
-        if useful is None:
-            return ADVICE["not_judged"]
-        return (
-            "a more able model, or more queries: parity needs a ranker that orders by relevance better than "
-            f"{useful.against}, which is not shown" + f" ({_useful(case)})" * bool(_useful(case))
-        )
+        return ADVICE["not_judged" if finding.useful is None else finding.useful.unshown]
 
     def look(self, case: Case) -> str:
         measures = case.facts.measures
@@ -469,42 +484,6 @@ class ListwiseWords(VerdictWords):
 
 def _finding(case: Case) -> ListwiseFinding:
     return cast(ListwiseFinding, case.finding)
-
-
-def _exposure(case: Case) -> str | None:
-    """Who gets less exposure, how much, with its interval; None where exposure does not say so, too."""
-    excess, groups = _finding(case).excess, case.groups
-    if excess is None or groups is None or not excess.excludes_parity(bool(case.protected_behind)):
-        return None
-    ends = [excess.value, excess.low or 0.0, excess.high or 0.0]
-    if not case.protected_behind:  # the exposure of the group at a disadvantage over that of the other
-        ends = [1 / end for end in (excess.value, excess.high or 0.0, excess.low or 0.0)]
-    less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
-    behind, ahead = groups
-    at_equal = "" if _finding(case).unjudged else " at equal relevance"
-    return (
-        f"{behind} items get {less} % less exposure than {ahead} ones{at_equal} "
-        f"({case.facts.level * 100:g} % CI {least} to {most} % less, {count(excess.n, 'query', 'queries')})"
-    )
-
-
-def _ahead(case: Case) -> str | None:
-    """How often an item of the group at a disadvantage is ahead of one of the other; None without an interval."""
-    figure, groups = case.figure, case.groups
-    if figure is None or groups is None or figure.value is None or figure.low is None or figure.high is None:
-        return None
-    shares = [100 * odds / (1 + odds) for odds in (figure.value, figure.low, figure.high)]
-    if not case.protected_behind:
-        shares = [100 - shares[0], 100 - shares[2], 100 - shares[1]]
-    (behind, ahead), finding = groups, _finding(case)
-    alike = "equally relevant " * (not finding.unjudged)
-    if finding.decisive != "all":
-        alike = f"{finding.decisive} "
-    often, low, high = numbers(shares, (50,), 0)
-    return (
-        f"the {behind} one of two {alike}items is put ahead of the {ahead} one {often} times in 100 "
-        f"({case.facts.level * 100:g} % CI {low} to {high}, {case.counted})"
-    )
 
 
 def _useful(case: Case) -> str:
@@ -559,7 +538,9 @@ def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared
         if utility and ratio:
             points.append((name, utility, ratio, looks[name], name))
     if points:
-        yield utility_and_ratio(points, plain_name(across), plain_name(up), reach_of(results.reach, up))
+        of = results.reach.get(plain_name(up), Reach())
+        reach = None if of.low is None or of.high is None else (of.low, of.high)
+        yield utility_and_ratio(points, plain_name(across), plain_name(up), reach)
     yield from headline_plots(results, conditions, declared, TITLES)
     if lists is not None:
         boxes = {condition: lists.ranks(condition) for condition in conditions if lists.ranked[condition]}
@@ -782,17 +763,13 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
         ("recovered", lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}"),
         (held(results), lambda row: share_with_error(row, "covered")),
     ]
-    smallest, (below, above), without = (
-        "too few queries for a test",
-        test["odds"],
-        design["without_comparison"],
-    )
+    (below, above), without = test["odds"], design["without_comparison"]
+    smallest = "smallest odds found: too few queries for a test"
     if below is not None:
         smallest = (
-            f"with {100 * test['power']:g} % power: {below:.2f} or {above:.2f} "
+            f"smallest odds found with {100 * test['power']:g} % power: {below:.2f} or {above:.2f} "
             f"({count(test['queries'], 'query', 'queries')}, standard error of ln odds {test['error']:.4f})"
         )
-    left_out = f"{count(without, 'query', 'queries')} without equally relevant items of both groups left out"
     notes = [
         f"{window_text(settings)}, {count(settings['orders'], 'random initial order')}; "
         f"{100 * settings['alike']:g} % of windows answered with the same noise every time (--alike), log odds of the "
@@ -801,9 +778,10 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
         "± Monte Carlo error",
         "within: where the interval lies; parity also needs a ranker that does its job",
         false_alarms(results["injected"], results["level"], lambda row: "", "too few queries for a test"),
-        f"smallest odds found{': ' if below is None else ' '}{smallest}",
+        smallest,
         *undefined_notes(results["injected"], results["runs"]),
-        *[left_out] * bool(without),
+        *[f"{count(without, 'query', 'queries')} without equally relevant items of both groups left out"]
+        * bool(without),
         *few_queries(design["queries"] - without),
     ]
     return calibration_table(results, size, columns, notes)
