@@ -182,7 +182,6 @@ def test_each_window_stands_on_the_one_before() -> None:
     assert ranked.ranking.query_id == "q1"
     assert ranked.ranking.scores is None
     assert [d.doc_id for d in probe.candidates.documents] == list("012345")
-    assert [window.place for window in ranked.windows] == ["tail", "head"]
 
 
 def test_each_pass_stands_on_the_one_before() -> None:
@@ -194,11 +193,11 @@ def test_each_pass_stands_on_the_one_before() -> None:
     assert ranker.plan(6).calls == len(chats) == len(ranked.windows) == 4
 
 
-def test_an_only_window_is_the_head_and_short_lists_ask_nothing() -> None:
+def test_a_list_of_one_window_and_short_lists_that_ask_nothing() -> None:
     ranked, _ = ask(RANKER, numbered(3), identity)
-    assert [window.place for window in ranked.windows] == ["head"]
+    assert len(ranked.windows) == 1
     ranked, _ = ask(RANKER, numbered(8), identity)
-    assert [window.place for window in ranked.windows] == ["tail", "middle", "head"]
+    assert len(ranked.windows) == 3
     for n in (0, 1):
         ranked, chats = ask(RANKER, numbered(n), identity)
         assert ranked.ranking.doc_ids == tuple(str(i) for i in range(n))
