@@ -317,41 +317,29 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
 
 _SELDOM = AdvancedPanel("Output")
 RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
+
+
+def _common(hint: Any, default: Any, panel: str, meaning: str, *names: str, **more: Any) -> tuple[Any, Any]:
+    return Annotated[hint, flag(meaning, *names, panel=panel, **more)], default
+
+
 COMMON: Mapping[str, tuple[Any, Any]] = {
-    "as_json": (Annotated[bool, flag("One JSON document on stdout.", "--json", panel="Output")], False),
-    "quiet": (Annotated[bool, flag("Results only.", "--quiet", "-q", panel=_SELDOM)], False),
-    "verbose": (
-        Annotated[
-            bool, flag("All notes below a table, and tracebacks of errors.", "--verbose", "-v", panel="Output")
-        ],
-        False,
+    "as_json": _common(bool, False, "Output", "One JSON document on stdout.", "--json"),
+    "quiet": _common(bool, False, _SELDOM, "Results only.", "--quiet", "-q"),
+    "verbose": _common(
+        bool, False, "Output", "All notes below a table, and tracebacks of errors.", "--verbose", "-v"
     ),
-    "no_progress": (Annotated[bool, flag("No progress bar.", "--no-progress", panel=_SELDOM)], False),
-    "color": (
-        Annotated[
-            Literal["auto", "always", "never"], flag("auto, always or never.", "--color", panel=_SELDOM)
-        ],
-        "auto",
+    "no_progress": _common(bool, False, _SELDOM, "No progress bar.", "--no-progress"),
+    "color": _common(
+        Literal["auto", "always", "never"], "auto", _SELDOM, "auto, always or never.", "--color"
     ),
-    "shared": (
-        Annotated[
-            bool,
-            flag(
-                "Let others read what is written, as your umask says; else it is yours alone.",
-                "--shared", panel=_SELDOM, callback=_share,
-            ),
-        ],
-        False,
+    "shared": _common(
+        bool, False, _SELDOM, "Let others read what is written, as your umask says; else it is yours alone.",
+        "--shared", callback=_share,
     ),
-    "config": (
-        Annotated[
-            Path | None,
-            flag(
-                "Configuration file; the nearest llmfair.toml upwards.",
-                "--config", panel=_SELDOM, is_eager=True, callback=_configure,
-            ),
-        ],
-        None,
+    "config": _common(
+        Path | None, None, _SELDOM, "Configuration file; the nearest llmfair.toml upwards.", "--config",
+        is_eager=True, callback=_configure,
     ),
 }  # fmt: skip
 """The flags of every command that has settings, with their defaults."""
