@@ -550,14 +550,12 @@ def finetune_lora(
     gates; MissingExtra without [local].
     """
     from llmfair.tuning.finetune import finetune
-    from llmfair.tuning.words import NEAREST, TrainingProgress, lost_on_test
+    from llmfair.tuning.words import NEAREST, TrainingProgress
 
     options = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
     done = finetune(options, TrainingProgress(silent=not progress))
     if done.results.status == "rejected":
         raise _readable(RequirementFailed(str(done.results.training.why), NEAREST), done.folder.path)
-    for missed in lost_on_test(done.results):
-        warnings.warn(missed, stacklevel=2)
     return Result("finetune-lora", done.results, done.folder.path)
 
 

@@ -148,8 +148,6 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         page if page.is_file() else None,
         [done.folder.path],
     )
-    for missed in words.lost_on_test(done.results):
-        terminal.warn(missed)
     if error is not None:
         terminal.output.as_json = False  # said already
         code = terminal.fail(error)

@@ -343,11 +343,11 @@ def in_band(
 
     The unmitigated rankings, the first, are tested by themselves, remedies together (Holm). No p without an interval.
     """
-    odds = {
-        of.condition: preference(of.columns[ODDS].values.values()).figure
-        for of in every
-        if figures[of.condition][ODDS].low is not None
-    }
+    odds = dict[str, Odds]()
+    for of in every:
+        pooled = preference(of.columns[ODDS].values.values())
+        if pooled is not None and figures[of.condition][ODDS].low is not None:
+            odds[of.condition] = pooled.figure
     p_values = [odds[of.condition].inside(band) if of.condition in odds else None for of in every]
     tests = max(1, sum(p is not None for p in p_values[1:]))
     result = dict[str, dict[str, Any]]()

@@ -195,14 +195,14 @@ def merged(
     run: Unmitigated, merger: Callable[[Sequence[Ranking]], Ranking], remarks: Sequence[str] = ()
 ) -> Remedied:
     """One ranking of all the orders of each list, and those of their halves."""
-    one, dealt = dict[str, list[Ranking]](), dict[str, list[tuple[Ranking, Ranking]]]()
+    rankings, dealt = dict[str, list[Ranking]](), dict[str, list[tuple[Ranking, Ranking]]]()
     for query_id, orders in run.orders.items():
-        one[query_id] = [merger(orders)]
+        rankings[query_id] = [merger(orders)]
         dealt[query_id] = [
             (merger([orders[k] for k in first]), merger([orders[k] for k in second]))
             for first, second in halves(len(orders))
         ]
-    return Remedied(one, dealt, remarks)
+    return Remedied(rankings, dealt, remarks)
 
 
 def halves(count: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -338,5 +338,4 @@ MITIGATION_PAGE = General(
     page=mitigation_page,
     table=lambda source: mitigation_table(source.results),
     warnings=lambda source: missing_lines(source.results),
-    outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
 )

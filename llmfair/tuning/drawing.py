@@ -315,8 +315,8 @@ def draw(
     most = [_most_groups(pairs, size) for pairs in drawn.values()]
     turns = sorted((turn, place) for place, limit in enumerate(most) for turn in range(limit))
     allotted, groups = Counter(place for _, place in turns[: total // size]), list[PairGroup]()
-    for place, pairs in enumerate(drawn.values()):
-        groups += in_groups(pairs, size, allotted[place])
+    for place, by_stratum in enumerate(drawn.values()):
+        groups += in_groups(by_stratum, size, allotted[place])
     used = {pair.pair_id for pair in chain(*groups)}
     train = {
         query_id: {stratum: [pair for pair in of if pair.pair_id in used] for stratum, of in pairs.items()}

@@ -90,7 +90,6 @@ def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> tuple[st
 def _notes(results: FinetuneResults) -> Iterator[str]:
     training, design, overlap = results.training, results.design, results.overlap
     split = design.split
-    yield from lost_on_test(results)
     for stratum in results.changes:
         if change := odds_change(stratum, results):
             yield f"{stratum}: {ODDS} {change}"
@@ -133,12 +132,6 @@ def odds_change(stratum: str, results: FinetuneResults) -> str:
         f"{before:.3f} → {after:.3f} ({limits}{p}{count(change.n or 0, 'query', 'queries')}, paired): {way} parity "
         f"(distance in log odds {far:.2f} → {near:.2f}){OTHER_GROUP * crosses(before, after, results.band)}"
     )
-
-
-def lost_on_test(results: FinetuneResults) -> list[str]:
-    """What the adapter does not keep on queries it never saw, as a sentence's beginning; nothing where it keeps all."""
-    gates = gates_text(results.gates_on_test, missed=True)
-    return [f"not kept on the test queries: {gates}"] if gates else []
 
 
 # A training while it goes on, as a person sees it.
@@ -190,14 +183,13 @@ def model_card(results: FinetuneResults) -> str:
     design, training = results.design, results.training
     base, words = results.model.removeprefix("hf:"), results.words
     queries = count(design.split["test"], "query", "queries")
-    warnings = "".join(f"\n**{warning}**\n" for warning in adapter_warnings(results))
     return f"""---
 library_name: peft
 base_model: {base}
 tags: [lora, ranking, fairness, llmfair]
 ---
 # Adapter for pairwise ranking by {base}: {results.attribute} on {results.dataset}
-{warnings}
+
 A LoRA adapter (rank {design.rank}, modules {design.target_modules}) that was trained to move the model's
 preference between {words.protected} and {words.unprotected} items of equal relevance towards parity; the table
 says what came of it. `llmfair finetune-lora`, labels `{design.labels}`, anchor `{design.anchor}`,
@@ -385,15 +377,8 @@ def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     return plain_page(
         results, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
-        [*adapter_warnings(results)],
+        (),
     )  # fmt: skip
-
-
-def adapter_warnings(results: FinetuneResults) -> Iterator[str]:
-    """What has to be known before any figure is read."""
-    if results.status == "rejected":
-        yield f"{capitalised(str(results.training.why))} The adapter in rejected/ is not meant to be used."
-    yield from (f"{capitalised(lost)}." for lost in lost_on_test(results))
 
 
 def _plots(results: FinetuneResults) -> Iterator[Plot]:
@@ -424,6 +409,4 @@ ADAPTER_PAGE = General(
     words=WORDS,
     page=adapter_page,
     table=lambda source: finetune_table(source.results),
-    warnings=lambda source: adapter_warnings(source.results),
-    outcome=lambda source: [("", verdict)] if (verdict := source.results.verdict) else [],
 )

@@ -246,7 +246,7 @@ def test_an_adapter_that_always_names_the_first_item_is_rejected(
     manifest = read_manifest(out / "rejected")
     assert manifest is not None and manifest["status"] == "rejected"
     assert all((out / "rejected" / name).is_file() for name in ADAPTER)
-    assert "not meant to be used" in (out / "README.md").read_text()
+    assert "no checkpoint kept the gates" in (out / "README.md").read_text()
 
 
 def test_a_plan_knows_what_it_takes(root: Path) -> None:

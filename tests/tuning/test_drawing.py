@@ -71,7 +71,7 @@ def test_parts_are_alike_in_group_balance() -> None:
 
 def test_too_few_queries_with_both_sides_are_counted() -> None:
     lists = [listed(f"q{number}") for number in range(9)] + [listed("male", (0, 6, 0, 6))]
-    with pytest.raises(UsageError, match="but there are 9") as error:
+    with pytest.raises(UsageError, match="both groups, not 9") as error:
         split_queries(lists, GENDER, 0.8, 0)
     assert "llmfair datasets" in error.value.hint
     split = split_queries([*lists, listed("q9")], GENDER, 0.8, 0)

@@ -190,7 +190,7 @@ def files_of(
     reached = {refined.query.query_id for refined in topics}
     qrels = {query_id: of for query_id, of in design.dataset.qrels.items() if query_id in reached}
     counts = {query_id: of for query_id, of in design.groups.relevant.items() if query_id in reached}
-    files = {
+    files: dict[str, Iterable[str]] = {
         TRAIL: [encode(asdict(line)).decode() + "\n" for line in trail],
         "queries/original.tsv": [f"{of.query.query_id}\t{of.query.text}\n" for of in topics],
         "queries/refined.tsv": [
