@@ -278,41 +278,35 @@ def _bracketed(text: str, refused: bool) -> list[_Order]:
     orders, end = list[_Order](), 0
     for block in [*_blocks(text), []]:
         start = block[0].start() if block else len(text)
-        orders += filter(None, (_of_run(text, run, refused) for run in _RUN.finditer(text, end, start)))
-        if block:
-            orders += filter(None, [_of_lines(text, block, refused)])
-            end = block[-1].end()
+        for run in _RUN.finditer(text, end, start):
+            orders += _of_run(text, run, refused)
+        if not block:
+            break
+        # lines that each begin with an item, unless items are tied or gone through
+        end = block[-1].end()
+        numbers = [number for line in block for number in _values(line["item"])]
+        shown, lead = _as_shown(numbers), _lead(text, start)
+        echo = shown and any(_WORD_CHARACTER.search(line["rest"]) for line in block)
+        gone_through = shown and not block[0]["rank"] and (echo or refused or not _leads_to_order(lead))
+        if not gone_through and not _TIED.search(lead):
+            orders.append(_Order(numbers, "<" * bool(_LEAST.match(block[0]["rest"])), start, end, echo))
     return orders
 
 
-def _of_run(text: str, run: re.Match[str], refused: bool) -> _Order | None:
-    """Items in a row or a chain; None where they are tied, asked, denied, part of a sentence, or gone through."""
+def _of_run(text: str, run: re.Match[str], refused: bool) -> list[_Order]:
+    """Items in a row or a chain; none where they are tied, asked, denied, part of a sentence, or gone through."""
     items, (start, end) = run[0], run.span()
     signs = _signs("".join(map("".join, _BEFORE_ITEM.findall(items))))
     numbers = _once(_values(" ".join(_GROUP.findall(items))))
     # Within a sentence a chain of the items as shown may be an example: `An order such as [1] > [2] would be unfair.`
     apart = _stands_apart(text, start, end) if not signs or _as_shown(numbers) else True
     if "=" in signs or not apart or (signs and not asserted(text, start, end)):
-        return None
+        return []
     if not signs and _as_shown(numbers):
         words = _WORD_CHARACTER.search(_NO_WORDS.sub("", _GROUP.sub("", items)))
         if words or refused or not _leads_to_order(_lead(text, start)):
-            return None
-    return _Order(numbers, signs, start, end)
-
-
-def _of_lines(text: str, block: Sequence[re.Match[str]], refused: bool) -> _Order | None:
-    """Lines that each begin with an item; None where items are tied or gone through."""
-    start, end = block[0].start(), block[-1].end()
-    numbers = [number for line in block for number in _values(line["item"])]
-    echo = _as_shown(numbers) and any(_WORD_CHARACTER.search(line["rest"]) for line in block)
-    lead = _lead(text, start)
-    if _TIED.search(lead):
-        return None
-    if _as_shown(numbers) and not block[0]["rank"] and (echo or refused or not _leads_to_order(lead)):
-        return None
-    rising = _LEAST.match(block[0]["rest"])
-    return _Order(numbers, "<" if rising else "", start, end, echo)
+            return []
+    return [_Order(numbers, signs, start, end)]
 
 
 def _signs(text: str) -> str:
@@ -498,17 +492,13 @@ def _of_item(value: Any) -> Any:
 def _chain(value: Any) -> str | None:
     if isinstance(value, str):
         return value
-    labels = [_label(_of_item(of)) for of in (value if isinstance(value, list) else [value])]
-    return None if not labels or None in labels else " > ".join(map(str, labels))
-
-
-def _label(value: Any) -> str | None:
-    if isinstance(value, str):
-        text = value.strip()
-        return f"[{text}]" if text.isdecimal() else text if _LABEL.fullmatch(text) else None
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"[{value}]" if isinstance(value, int) and value >= 0 else None
+    labels = []
+    for of in map(_of_item, value if isinstance(value, list) else [value]):
+        text = str(of).lower() if isinstance(of, bool) else str(of).strip()
+        if not isinstance(of, str | int) or not (text.isdecimal() or _LABEL.fullmatch(text)):
+            return None
+        labels.append(f"[{text}]" if text.isdecimal() else text)
+    return " > ".join(labels) or None
 
 
 # Refusals

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from itertools import groupby
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import Attribute, Chat, Completion, Document, Probe, Steps
@@ -78,15 +79,6 @@ def retries_of(on_bad_answer: str) -> int:
     )
 
 
-class _Item(NamedTuple):
-    """A candidate as a question shows it, and what is noted about it."""
-
-    doc_id: str
-    title: str
-    side: str | None
-    relevance: int
-
-
 class _Asking:
     """Asks the questions of one probe. What they share is made once: a run asks 100,000 of them."""
 
@@ -95,7 +87,7 @@ class _Asking:
         side = ranker.attribute.variants[probe.variant]
         self.ranker, self.relevance = ranker, probe.candidates.relevance
         self.question, self.round = ranker.strategy.question, 0
-        self.items: dict[str, _Item] = {}
+        self.items: dict[str, tuple[str, str | None, int]] = {}  # title, side and relevance
         self.windows: list[WindowAnswer] = []
         self.draw = probe.draw
         self.wording = "neutral" if side is None else "sensitive"
@@ -188,19 +180,18 @@ class _Asking:
             if (item := self.items.get(document.doc_id)) is None:
                 side = self.ranker.attribute.side(document)
                 title = passage(document, self.ranker.input, self.ranker.words)
-                relevance = self.relevance.get(document.doc_id, 0)
-                item = _Item(document.doc_id, title, side and side.value, relevance)
+                item = title, side and side.value, self.relevance.get(document.doc_id, 0)
                 self.items[document.doc_id] = item
             items.append(item)
         label, n = self.question.label, len(documents)
-        passages = [{"k": label(place), "title": item.title} for place, item in enumerate(items)]
+        passages = [{"k": label(place), "title": title} for place, (title, _, _) in enumerate(items)]
         values = {**self.values, **self.question.values(n)}
         messages = self.ranker.prompt.render(values, self.wording, passages)
         about = {
             **self.about,
-            "doc_ids": [item.doc_id for item in items],
-            "sides": [item.side for item in items],
-            "relevance": [item.relevance for item in items],
+            "doc_ids": [document.doc_id for document in documents],
+            "sides": [side for _, side, _ in items],
+            "relevance": [relevance for _, _, relevance in items],
             "pass": pass_number,
             "window": [start, start + n],
         }

@@ -282,7 +282,18 @@ class Fitting:
         if count not in self._budgets:
             frame = self._frame(self._variant, dict.fromkeys(self._values, ""), count)
             self._budgets[count] = (self._ruler.context - self._tokens - frame) // count
-        return [self._numbered(doc_id, k, self._budgets[count]) for k, doc_id in enumerate(doc_ids, start=1)]
+        lines = []
+        for k, doc_id in enumerate(doc_ids, start=1):
+            place = k if "{k}" in self._line else 0  # else its number is all that an item's place changes
+            if (doc_id, place) not in self._pieces:
+                item = self._items[doc_id]
+                texts = {"title": item.title, "text": item.text, LABEL: "".join(item.groups.get(LABEL, ()))}
+                values = {name: clean(text, WHOLE) if text.strip() else "" for name, text in texts.items()}
+                line = self._line.format(**values, item=passage(item, "text", WHOLE), k=place)
+                self._pieces[doc_id, place] = line, self._ruler.pieces(line)
+            cut = self._ruler.head(*self._pieces[doc_id, place], self._budgets[count])
+            lines.append(self._head.format(k=k) + cut)
+        return lines
 
     def _question(self, before: str, behind: str) -> tuple[str, dict[str, str]]:
         """The variant with items, and its values; `split` as long as the place for items is not cut away."""
@@ -302,19 +313,6 @@ class Fitting:
         heads = self._prompt.join.join(self._head.format(k=k + 1) for k in range(items))
         messages = self._prompt.render({**values, "passages": heads}, variant)
         return sum(self._ruler.count(message.content) for message in messages)
-
-    def _numbered(self, doc_id: str, k: int, budget: int) -> str:
-        place = k if "{k}" in self._line else 0  # else its number is all that an item's place changes
-        if (doc_id, place) not in self._pieces:
-            line = self._line.format_map({**self._shown(self._items[doc_id]), "k": place})
-            self._pieces[doc_id, place] = line, self._ruler.pieces(line)
-        return self._head.format(k=k) + self._ruler.head(*self._pieces[doc_id, place], budget)
-
-    def _shown(self, item: Document) -> dict[str, str]:
-        (label,) = item.groups.get(LABEL, ("",))
-        texts = {"title": item.title, "text": item.text, LABEL: label}
-        values = {name: clean(text, WHOLE) if text.strip() else "" for name, text in texts.items()}
-        return {**values, "item": passage(item, "text", WHOLE)}
 
     def _whole(self, variant: str, values: dict[str, str]) -> tuple[Message, ...]:
         """The conversation, its last message cut to the context."""

@@ -25,7 +25,7 @@ import msgspec
 
 from llmfair.errors import UsageError, line_of
 from llmfair.io import files
-from llmfair.io.files import LEFTOVER, TABLE, write_whole
+from llmfair.io.files import write_whole
 from llmfair.nouns import Document, Fill, MadeIndex
 from llmfair.registry import register
 from llmfair.retrieval.engine import ENGLISH, Analyzer, Engine, EngineOptions, Hit, plain, refuse_other
@@ -199,8 +199,7 @@ def _engine(path: Path, source: str, analyzer: Analyzer, hint: str) -> TantivyEn
         refuse_other(path, ((name, manifest.get(name), wanted) for name, wanted in plan.items()), hint)
     try:
         files.check(path)
-        table = files.decode(files.content(path / TABLE))
-        if manifest != plan or _files(path) != {*table}:
+        if manifest != plan:
             return None
         return TantivyEngine(tantivy.Index.open(str(path)), analyzer, identity(analyzer, source[:12]))
     except (OSError, ValueError):
@@ -244,7 +243,8 @@ def _build(
         write_whole(unfinished / MANIFEST, [json.dumps(plan)])
         index = new_index(str(unfinished), analyzer)
     filled(index, documents, commit_every, WRITER_BYTES)
-    files.note(unfinished, _files(unfinished))
+    # without tantivy's locks, which come and go
+    files.note(unfinished, (file.name for file in unfinished.iterdir() if file.suffix != ".lock"))
     if path.exists():  # moved, since it may not be emptied while a thread of tantivy still locks it
         path.rename(damaged)
     unfinished.rename(path)
@@ -257,17 +257,6 @@ def _manifest(path: Path) -> dict[str, Any]:
         return msgspec.json.decode(files.content(path / MANIFEST, files.MOST_RECORDED), type=dict[str, Any])
     except (OSError, ValueError, RecursionError):
         return {}
-
-
-def _files(path: Path) -> set[str]:
-    """The names of the index's files without tantivy's locks, which come and go; a lock that is no file is none."""
-    return {
-        file.name
-        for file in path.iterdir()
-        if file.name != TABLE
-        and not LEFTOVER.fullmatch(file.name)
-        and (file.suffix != ".lock" or not file.is_file())
-    }
 
 
 # Documents at hand, and the engine of this machine
@@ -322,6 +311,7 @@ class Bm25Index:
     ) -> None:
         self._documents = sorted(documents, key=lambda document: document.doc_id)
         self._folder, self._analyzer, self._making = folder, analyzer, Lock()
+        self._made: TantivyEngine | None = None
 
     @cached_property
     def key(self) -> str:
@@ -336,22 +326,20 @@ class Bm25Index:
         return identity(self._analyzer, self.key[:12])
 
     def search(self, text: str, k: int, added: str = "", weight: float = 1.0) -> list[Hit]:
-        with self._making:
-            engine = self._engine
-        return engine.search(text, k, added, weight)
+        return self._engine().search(text, k, added, weight)
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
-        with self._making:
-            engine = self._engine
-        return engine.scores(text, doc_ids)
+        return self._engine().scores(text, doc_ids)
 
     def count(self) -> int:
         return len(self._documents)
 
-    @cached_property
     def _engine(self) -> TantivyEngine:
-        if self._folder is not None:
-            return stored(self._folder / self.key, self._documents, self.key, self._analyzer)
-        index = new_index(None, self._analyzer)
-        filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
-        return TantivyEngine(index, self._analyzer, self.identity)
+        with self._making:
+            if self._made is None and self._folder is not None:
+                self._made = stored(self._folder / self.key, self._documents, self.key, self._analyzer)
+            elif self._made is None:
+                index = new_index(None, self._analyzer)
+                filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
+                self._made = TantivyEngine(index, self._analyzer, self.identity)
+            return self._made
