@@ -164,9 +164,8 @@ class CrossEncoder(ScoringRanker):
             rows, device = [inputs[place] for place in batch], self._model.device
             ids = _rectangle([row.ids for row in rows], int(self._tokenizer.pad_token_id or 0)).to(device)
             mask = _rectangle([[1] * len(row.ids) for row in rows], 0).to(device)
-            segments = None
-            if rows[0].segments is not None:
-                segments = _rectangle([row.segments or [] for row in rows], 0).to(device)
+            typed = rows[0].segments is not None
+            segments = _rectangle([row.segments or [] for row in rows], 0).to(device) if typed else None
             smaller = f"--backend-arg batch_tokens={max(TOKENS, room // 4)}"
             with torch.inference_mode(), _memory(f"{self.name} with {len(batch)} passages at once", smaller):
                 scores = self._logits(ids, mask, segments).tolist()
@@ -375,7 +374,7 @@ class Encoder(ScoringRanker):
         import torch
 
         with torch.inference_mode():
-            query = self._encoded("query", [self._plain(candidates.query.text)])
+            query = self._encoded("query", [candidates.query.text])
             parts = [self._model.similarity(query, of)[0] for of in self._vectors(candidates.documents)]
             scores: list[float] = torch.cat(parts).double().tolist() if parts else []
         return scores
@@ -385,29 +384,24 @@ class Encoder(ScoringRanker):
         import torch
 
         with torch.inference_mode():
-            encoded: NDArray[np.float32] = (
-                self._encoded(what, [*map(self._plain, texts)]).float().cpu().numpy()
-            )
+            encoded: NDArray[np.float32] = self._encoded(what, texts).float().cpu().numpy()
         return encoded
 
     def _vectors(self, documents: tuple[Document, ...]) -> Iterable[Any]:
         """Those of the items, some at a time; queries of one corpus that follow each other share dense ones."""
+        if self._last is not None and self._last[0] is documents:
+            return self._last[1]
+        texts = [f"{item.title} {item.text}" for item in documents]
+        starts = range(0, len(documents), AT_ONCE)
+        chunks = (self._encoded("document", texts[start : start + AT_ONCE]) for start in starts)
         if self.kind.kind == "SparseEncoder":
-            return self._chunks(documents)
-        if self._last is None or self._last[0] is not documents:
-            self._last = documents, [*self._chunks(documents)]
+            return chunks
+        self._last = documents, [*chunks]
         return self._last[1]
 
-    def _chunks(self, documents: Sequence[Document]) -> Iterator[Any]:
-        for start in range(0, len(documents), AT_ONCE):
-            items = documents[start : start + AT_ONCE]
-            yield self._encoded("document", [self._plain(f"{item.title} {item.text}") for item in items])
-
-    def _plain(self, text: str) -> str:
-        return _plain(text.strip(), self._model.tokenizer)
-
-    def _encoded(self, what: str, texts: Sequence[str]) -> Any:
+    def _encoded(self, what: str, texts: Iterable[str]) -> Any:
         """Vectors, (texts, places). Raises BackendError for a batch that does not fit the memory."""
+        texts = [_plain(text.strip(), self._model.tokenizer) for text in texts]
         more = {"convert_to_sparse_tensor": False} if self.kind.kind == "SparseEncoder" else {}
         size = self.arguments["batch_size"]
         with _memory(
@@ -415,7 +409,7 @@ class Encoder(ScoringRanker):
             "--backend-arg batch_size=4 where it ranks, or a smaller checkpoint",
         ):
             return getattr(self._model, f"encode_{what}")(
-                [*texts], batch_size=size, convert_to_tensor=True, show_progress_bar=False, **more
+                texts, batch_size=size, convert_to_tensor=True, show_progress_bar=False, **more
             )
 
     @cached_property

@@ -245,8 +245,7 @@ class Strategy(ABC):
     def plan(self, n: int) -> Plan:
         """What n candidates take, where every answer can be read; retries of bad answers come on top."""
         windows = self.one_pass(n)
-        if windows is None:
-            raise NotImplementedError(f"{type(self).__name__} has neither windows nor a plan")
+        assert windows is not None, f"{type(self).__name__} has neither windows nor a plan"
         return Plan(self.passes * len(windows), self.passes * len(windows))
 
     @property
@@ -348,7 +347,7 @@ def most_compared(n: int, k: int, children: int) -> list[int]:
 # (2024), A Setwise Approach for Effective and Highly Efficient Zero-shot Ranking with Large Language Models.
 
 
-SET_QUESTION = Choice("setwise")
+SET_QUESTION, PAIR_QUESTION = Choice("setwise"), Choice("pairwise-sort")
 
 
 @dataclass(frozen=True)
@@ -486,9 +485,6 @@ def tournament(options: StrategyOptions) -> Tournament:
 # heapsort, or by how many others an item is ahead of.
 
 
-PAIR_QUESTION = Choice("pairwise-sort")
-
-
 @dataclass(frozen=True)
 class Heapsort(Strategy):
     """The better of two children, then it against their parent; the others keep their order behind the best k.
@@ -599,12 +595,9 @@ class YesNo(Question):
             return Reading(AnswerClass.OK, (0,), 1, scores=(yes - no,))
         if completion.finish is not Finish.STOP:
             return Reading(BY_FINISH[completion.finish])
-        answer = read_support(completion)
-        return (
-            Reading(AnswerClass.NO_IDS)
-            if answer is None
-            else Reading(AnswerClass.OK, (0,), 1, scores=(float(answer),))
-        )
+        if (answer := read_support(completion)) is None:
+            return Reading(AnswerClass.NO_IDS)
+        return Reading(AnswerClass.OK, (0,), 1, scores=(float(answer),))
 
 
 @dataclass(frozen=True)
@@ -656,9 +649,8 @@ def rankgpt(n: int, window: int, step: int, rank_end: int | None = None, rank_st
 
 
 PLANS: Mapping[str, Callable[[int, int, int, int | None], list[Window]]] = {
-    "covering": covering,
-    "rankgpt": rankgpt,
-}
+    "covering": covering, "rankgpt": rankgpt,
+}  # fmt: skip
 
 
 def sent(windows: Iterable[Window], n: int) -> list[Window]:
