@@ -25,7 +25,7 @@ from msgspec import Meta
 
 from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean, warn
 from llmfair.io import files
-from llmfair.io.files import A_LINK, clear, json_text, make_inside, read_json, typed, write_whole
+from llmfair.io.files import A_LINK, clear, json_text, make_inside, read_document, typed, write_whole
 from llmfair.io.text import in_csv
 
 Count = Annotated[int, Meta(ge=0)]
@@ -136,7 +136,7 @@ def named_model(model: str, server: str = "", label: str = "") -> str:
 
 def read_named(path: Path, of: type[T]) -> T:
     """A manifest as this class. Raises UsageError naming the file, and the field that is wrong or missing."""
-    document = read_json(path, RUNS_HINT)
+    document = read_document(path, Any, RUNS_HINT)
     if not isinstance(document, dict) or document.get("schema") != MANIFEST_SCHEMA:
         raise UsageError(f"{path}: is not a manifest of schema {MANIFEST_SCHEMA}.", RUNS_HINT)
     return typed(document, of, path, RUNS_HINT)
@@ -209,7 +209,7 @@ class RunDir:
 
     def invocations(self) -> list[dict[str, Any]]:
         """The commands so far, as the manifest has them: a further one is noted behind them."""
-        return list(read_json(self.manifest)["invocations"]) if self.manifest.exists() else []
+        return list(read_document(self.manifest, Any)["invocations"]) if self.manifest.exists() else []
 
     def read_settings(self) -> RunSettings:
         """What names the work of the folder. Raises UsageError."""
@@ -221,7 +221,7 @@ class RunDir:
             raise UsageError(
                 f"{self.path} has no results yet.", "the command that began the run completes it"
             )
-        document = read_json(self.results)
+        document = read_document(self.results, Any)
         if not isinstance(document, dict) or not isinstance(document.get("task"), str):
             raise UsageError(f"{self.results}: holds no results.", RUNS_HINT)
         return document

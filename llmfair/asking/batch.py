@@ -27,7 +27,7 @@ from llmfair.asking.limits import GO_ON, Budget, Limits, Progress
 from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.batch import Batch, Batches
 from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, Unavailable, UsageError
-from llmfair.io.files import json_text, read, whole, write_whole
+from llmfair.io.files import json_text, read_document, whole, write_whole
 from llmfair.io.text import count as counted
 from llmfair.nouns import Chat, Completion, Failure, Request, Sampling, Unanswered, drive
 
@@ -76,7 +76,8 @@ def read_sent(folder: Path) -> list[Sent]:
     if not path.exists():
         return []
     try:
-        return read(path, _Batches).batches
+        batches: list[Sent] = read_document(path, _Batches).batches
+        return batches
     except UsageError as damaged:
         raise RunConflict(damaged.message, AGAIN) from None
 

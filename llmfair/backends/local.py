@@ -588,7 +588,8 @@ class InProcess(ABC, Generic[J]):
         if self._loading is None:
             self._loading = loop.run_in_executor(self._thread, self._load)
         await asyncio.shield(self._loading)
-        started, answer = time.perf_counter(), loop.create_future()
+        answer: asyncio.Future[Completion] = loop.create_future()
+        started = time.perf_counter()
         self._waiting.append((*job(), answer))
         self._arrived.set()
         return replace(await answer, seconds=time.perf_counter() - started)

@@ -56,10 +56,6 @@ class OpenAI(Server):
         self.identity = " ".join(parts)
         self._broken_off: set[str] = set()
 
-    @property
-    def needs_key(self) -> bool:
-        return self.server == OPENAI_HOST
-
     def _named_headers(self) -> Mapping[str, str]:
         headers = {name: value for name, variable in _NAMED.items() if (value := os.environ.get(variable))}
         for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"):

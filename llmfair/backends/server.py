@@ -23,7 +23,7 @@ from llmfair.backends.faults import Fault, Refusal, refusal_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
 from llmfair.io.files import decode
-from llmfair.io.net import CONNECT_SECONDS, Client, Reply, ReplyTooLong, retry_after, server_of
+from llmfair.io.net import CONNECT_SECONDS, OPENAI_HOST, Client, Reply, ReplyTooLong, retry_after, server_of
 from llmfair.nouns import Completion, Finish, Request
 
 NO_KEY = "none"  # what servers that need no key are sent
@@ -130,11 +130,6 @@ class Server(ABC):
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
         """The completion in a reply of success as it came; raises what is UNPARSEABLE where it holds none."""
 
-    @property
-    def needs_key(self) -> bool:
-        """Whether it is known to answer nobody without a key."""
-        return False
-
     def _named_headers(self) -> Mapping[str, str]:
         """Further headers, from variables of the environment, by their names in lower case."""
         return {}
@@ -143,7 +138,7 @@ class Server(ABC):
         """The headers of every request, by their names in lower case; no message repeats what is secret in them."""
         variable = next((name for name in self.key_variables if os.environ.get(name)), self.key_variables[0])
         key = os.environ.get(variable, "").strip() or NO_KEY
-        if key == NO_KEY and self.needs_key:
+        if key == NO_KEY and self.server == OPENAI_HOST:
             raise MissingKey(f"{self.server} needs a key.", f"set {self.key_variables[0]}")
         headers = {"authorization": f"Bearer {key}", "user-agent": f"llmfair/{llmfair.__version__}"}
         headers |= dict.fromkeys(("accept", "content-type"), "application/json")

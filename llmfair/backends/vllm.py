@@ -323,7 +323,7 @@ class VLLM:
 
         async def margins_with(lora: LoRARequest | None) -> list[Mapping[str, float]]:
             """The probes' margins, asked alone and past the cache, so that nothing but the adapter can move them."""
-            margins = []
+            margins = list[Mapping[str, float]]()
             for messages in PROBES:
                 ids, labels = self._template.label_ids(messages, label_answers(LABELS))
                 parameters = margin_parameters(labels)

@@ -13,7 +13,7 @@ from msgspec import Meta
 from llmfair.datasets.base import load_dataset
 from llmfair.datasets.files import NO_GROUPS, DataOptions, groups_of, identifier, sides_of
 from llmfair.errors import UsageError
-from llmfair.io.files import csv_rows, number, read_document, wrong
+from llmfair.io.files import MOST_OF_JSON, csv_rows, number, read_document, wrong
 from llmfair.io.trec import RunFile, cell, read_qrels, read_run, run_of
 from llmfair.nouns import Attribute, Document, Qrels, Query, Side
 
@@ -91,7 +91,7 @@ def read_any_run(path: Path, scores_kept: bool = False) -> RunFile:
     if not (form := scores_form(path)):
         return read_run(path, scores_kept)
     if form == ".json":
-        scored = read_document(path, dict[Word, dict[Word, Finite]], HINT)
+        scored = read_document(path, dict[Word, dict[Word, Finite]], HINT, MOST_OF_JSON)
     else:
         scored = {}
         for line, row in csv_rows(path, HINT):

@@ -22,7 +22,7 @@ from llmfair.datasets.download import DownloadProgress, Origin, alone_in, downlo
 from llmfair.datasets.files import NO_GROUPS, Groups, Id
 from llmfair.datasets.judgements import Finite
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.io.files import csv_rows, number, read_document, sha256, wrong
+from llmfair.io.files import MOST_OF_JSON, csv_rows, number, read_document, sha256, wrong
 from llmfair.io.trec import RESERVED_QUERY, RUN, cell, columns
 from llmfair.nouns import LABEL, LEAST_GAIN, Document, Query
 from llmfair.registry import register
@@ -136,7 +136,7 @@ for _number in FORMATS:
 
 def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
     """The questions of a task. Raises UsageError naming file, query, item and field."""
-    answers: _Outputs = read_document(outputs, _Outputs, HINT)
+    answers: _Outputs = read_document(outputs, _Outputs, HINT, MOST_OF_JSON)
     if (named := re.match(r"LaMP_(\d)", answers.task)) and int(named[1]) != number:
         raise wrong(outputs, 0, "task", f"is '{answers.task}', not LaMP_{number}", HINT)
     of = FORMATS[number]
@@ -144,7 +144,7 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
     item = defstruct("Item", [("id", Id), *fields.items()])
     items = Annotated[list[item], Meta(min_length=1)]  # type: ignore[valid-type]
     entry = defstruct("Entry", [("id", Id), ("input", str), ("profile", items)])
-    entries = read_document(inputs, Annotated[list[entry], Meta(min_length=1)], OTHER_TASK)  # type: ignore[valid-type]
+    entries = read_document(inputs, Annotated[list[entry], Meta(min_length=1)], OTHER_TASK, MOST_OF_JSON)  # type: ignore[valid-type]
     queries, golds = ([str(row.id) for row in rows] for rows in (entries, answers.golds))
     for place, (query_id, gold_id) in enumerate(zip_longest(queries, golds), start=1):
         if query_id != gold_id:
@@ -286,7 +286,7 @@ def read_retrieval(path: Path, lists: Lists, needed: Collection[str], complete: 
 
     def rows() -> Iterator[tuple[int, str, str, float]]:
         if path.suffix == ".json":
-            rankings = read_document(path, dict[str, list[tuple[str | int, Finite]]], RETRIEVAL)
+            rankings = read_document(path, dict[str, list[tuple[str | int, Finite]]], RETRIEVAL, MOST_OF_JSON)
             for query_id, ranking in rankings.items():
                 yield from ((0, query_id, str(doc_id), value) for doc_id, value in ranking)
         else:

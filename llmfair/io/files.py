@@ -381,26 +381,6 @@ def typed(document: Any, of: type[T], where: str | Path = "results", hint: str =
         raise UsageError(f"{where}: {error}.", hint) from None
 
 
-def finite(text: str) -> float:
-    """A number of a JSON document. Raises ValueError for one that is not finite, on which no reader agrees."""
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text[:20]} is no number of JSON")
-    return value
-
-
-def read_json(path: Path, hint: str = AGAIN) -> Any:
-    """What a JSON file says. Raises UsageError."""
-    try:
-        return json.loads(text(path, MOST_RECORDED), parse_constant=finite, parse_float=finite)
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}", hint) from None
-
-
-def read(path: Path, of: type[T], hint: str = AGAIN) -> T:
-    """A JSON file as a value of this class. Raises UsageError naming the file and the field."""
-    return typed(read_json(path, hint), of, path, hint)
-
-
 def read_lines(path: Path, of: type[T]) -> Iterator[T]:
     """The lines of a file of a run folder, each as this class. Raises UsageError naming file, line and field."""
     return (row for _, row in json_lines(path, of, AGAIN, may_be_empty=True))
@@ -433,8 +413,7 @@ def number(text: str) -> float:
 
 def integer(text: str) -> int:
     """The integer that a field holds; stricter than int(), which reads `1_0` and `١`. Raises ValueError."""
-    body = text[1:] if text[:1] in "+-" else text
-    if not (body.isascii() and body.isdigit() and len(body) < 19):
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise ValueError(f"'{text}' is not an integer")
     return int(text)
 
@@ -516,10 +495,10 @@ def parsed(text: bytes | str, of: type[T]) -> T:
         raise ValueError("not JSON: nested too deeply") from None
 
 
-def read_document(path: Path, of: Any, hint: str) -> Any:
-    """A JSON file of a user's, packed or not, as this type. Raises UsageError naming file and field."""
+def read_document(path: Path, of: Any, hint: str = AGAIN, most: int = MOST_RECORDED) -> Any:
+    """A JSON file, packed or not, as this type. Raises UsageError naming file and field."""
     try:
-        return parsed(text(path, MOST_OF_JSON).removeprefix("\ufeff"), of)
+        return parsed(text(path, most).removeprefix("\ufeff"), of)
     except OSError as error:
         raise wrong(path, 0, "", f"cannot be read: {error.strerror}", hint) from None
     except ValueError as error:

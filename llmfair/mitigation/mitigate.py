@@ -31,7 +31,7 @@ from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import Spending, Watch, perform
 from llmfair.errors import LlmfairError, MissingExtra, MissingKey, UsageError, warn
 from llmfair.io import secrets
-from llmfair.io.files import SCHEMA, json_text, make_inside, read, write_whole
+from llmfair.io.files import SCHEMA, json_text, make_inside, read_document, write_whole
 from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
 from llmfair.metrics.base import Column, Judged, Undefined, measure_all
@@ -423,7 +423,7 @@ def write(
     results = structs.replace(results, files={name: of.hexdigest() for name, of in digests.items()})
     earlier = set[str]()
     with suppress(UsageError):
-        earlier = {*read(folder / "results.json", MitigationResults).files}
+        earlier = {*read_document(folder / "results.json", MitigationResults).files}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         make_inside(folder / "rankings")

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from llmfair import registry
 from llmfair.audits.kind import GENERAL, Study, found_of, kind_of, kinds, studies, study_of
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, read_json
+from llmfair.io.files import AGAIN, read_document
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
@@ -242,7 +242,7 @@ def read_source(run: RunDir) -> Source:
 
 
 def _read(path: Path, hint: str = AGAIN) -> Any:
-    results = read_json(path, hint)
+    results = read_document(path, Any, hint)
     tasks = [*(kind.name for kind in kinds()), *(study.task for _, study in studies().values()), *GENERAL]
     if not isinstance(results, dict) or results.get("task") not in tasks:
         raise UsageError(f"{path}: no results of {', '.join(tasks)}.", RUNS_HINT)

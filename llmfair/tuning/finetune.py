@@ -33,7 +33,7 @@ from llmfair.backends.hf import read_arguments
 from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
 from llmfair.datasets.base import Dataset
 from llmfair.errors import UsageError
-from llmfair.io.files import SCHEMA, json_text, plain, read, write_whole
+from llmfair.io.files import SCHEMA, json_text, plain, read_document, write_whole
 from llmfair.nouns import Attribute, Document, Query, Side
 from llmfair.probes import pairwise_probes
 from llmfair.prompts import Prompt
@@ -218,7 +218,7 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
         if not before:
             watch.begin(folder.path, design)
             _train_and_measure(design, folder, watch)
-    return Done(folder, read(folder.results, FinetuneResults), before)
+    return Done(folder, read_document(folder.results, FinetuneResults), before)
 
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: TrainingProgress) -> None:

@@ -160,7 +160,7 @@ def test_a_long_answer_is_cut_where_it_is_shown_and_whole_in_the_journal() -> No
 def test_results_that_cannot_be_read_are_not_called_missing() -> None:
     path = copied("listwise", "run") / "results.json"
     path.write_text(path.read_text()[:100])
-    assert "writes it again" in refuses(f"{path}: cannot be read: ", "runs", "show", "run").err
+    assert "writes it again" in refuses(f"{path}: not JSON: ", "runs", "show", "run").err
     path.unlink()
     refuses("has no results yet", "runs", "show", "run")
 

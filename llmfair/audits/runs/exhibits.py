@@ -28,7 +28,7 @@ from llmfair.backends.base import NoBackend
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.io import files
-from llmfair.io.files import A_LINK, AGAIN, read
+from llmfair.io.files import A_LINK, AGAIN, read_document
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Chat, Completion, Failure, Unanswered, drive
@@ -243,7 +243,7 @@ def _edited(folder: Path) -> Iterator[str]:
     """What of the folder of `llmfair mitigate` is not as its results.json has it. Raises UsageError."""
     if folder.is_symlink() or not folder.is_dir():
         return
-    digests = read(folder / "results.json", _Remedies).files
+    digests = read_document(folder / "results.json", _Remedies).files
     there = {str(path.relative_to(folder)) for path in folder.glob("rankings/*")}
     for name in sorted(there | digests.keys()):
         path = folder / name
