@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
-from itertools import groupby
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import Attribute, Chat, Completion, Document, Probe, Steps

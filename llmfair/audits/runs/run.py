@@ -208,7 +208,9 @@ def perform(
     if inputs and not complete and manifest.status == "complete":
         with suppress(OSError, LlmfairError):  # where it cannot be noted, it stays without
             made = {"inputs": inputs, "files": _files(folder)}
-            folder.write_json(folder.manifest.name, {**read_document(folder.manifest, dict[str, Any]), "made": made})
+            folder.write_json(
+                folder.manifest.name, {**read_document(folder.manifest, dict[str, Any]), "made": made}
+            )
     if draw is not None and not (complete and (folder.path / REPORT).is_file()):
         draw(folder, results)
     return Written(folder, results, error)
