@@ -469,7 +469,8 @@ class ListwiseWords(VerdictWords):
 
     def settle(self, case: Case) -> str:
         """What parity lacks where the estimate lies in the band without it; else what would settle it."""
-        finding, value, (low, high) = _finding(case), case.figure and case.figure.value, case.facts.band
+        finding, value = _finding(case), None if case.figure is None else case.figure.value
+        low, high = case.facts.band
         if value is None or not low <= value <= high or (finding.useful is not None and finding.useful.shown):
             return super().settle(case)
         return ADVICE["not_judged" if finding.useful is None else finding.useful.unshown]
