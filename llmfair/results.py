@@ -135,7 +135,7 @@ def _row(line: dict[str, str]) -> Row:
     """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
     read: dict[str, Callable[[str], Any]] = {"n": int, "conclusion": Conclusion, "reason": str}
     read |= dict.fromkeys(FLOATS, number)
-    figures = {name: form(line[name]) if line[name] else None for name, form in read.items()}
+    figures: dict[str, Any] = {name: form(line[name]) if line[name] else None for name, form in read.items()}
     return Row(**{name: line[name] for name in COLUMNS} | figures)
 
 
