@@ -158,8 +158,9 @@ def count(
                 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return int(number)
     except UNUSABLE as error:
-        # what is locked or full is another's fault, not the file's
-        damaged = not isinstance(error, OSError | sqlite3.OperationalError)
+        # what is locked or full is another's fault, not the file's; a table of others is
+        another = isinstance(error, OSError | sqlite3.OperationalError)
+        damaged = not another or "no such column" in str(error)
         if damaged and model is None and before is None:
             for part in _parts(path) if remove else ():
                 part.unlink(missing_ok=True)
@@ -199,7 +200,7 @@ def _completion(value: str) -> Completion | None:
                 label: number for label, number in row["logprobs"].items() if number is not None
             }
         return convert(row, Completion)
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return None
 
 

@@ -45,7 +45,7 @@ class Batch:
     status: str
     output_file_id: Id | None = None
     error_file_id: Id | None = None
-    request_counts: Mapping[str, int] | None = None
+    request_counts: Mapping[str, int | None] | None = None
     errors: Mapping[str, Any] | None = None
 
     @property
@@ -56,7 +56,7 @@ class Batch:
     def words(self) -> str:
         """Status and counts."""
         counts = self.request_counts or {}
-        total, completed, failed = (counts.get(name, 0) for name in ("total", "completed", "failed"))
+        total, completed, failed = (counts.get(name) or 0 for name in ("total", "completed", "failed"))
         if not total:
             return self.status
         return f"{self.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
@@ -221,7 +221,9 @@ class Batches:
 
     def _batch(self, body: bytes) -> Batch:
         """What the server tells of a batch. Raises what is UNPARSEABLE for what is none."""
-        batch = convert(decode(body), Batch)
+        said = decode(body)
+        told_empty = ("output_file_id", "error_file_id", "request_counts", "errors")
+        batch = convert({name: v for name, v in said.items() if v or name not in told_empty}, Batch)
         if batch.status not in ENDED | RUNNING:
             raise ValueError(batch.status)
         return batch

@@ -238,7 +238,7 @@ def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
     )
     yield "python", "ready", "python:MODULE:FUNCTION, a ranker of your own in this folder"
     for name, variable, alone in (
-        ("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY" in os.environ),
+        ("openai", "OPENAI_BASE_URL", bool(os.environ.get("OPENAI_API_KEY"))),
         ("rerank", "RERANK_BASE_URL", False),
     ):
         if base_url or os.environ.get(variable):

@@ -62,7 +62,7 @@ class WithFlags:
 
     def __call__(self, ctx: typer.Context, **values: Any) -> None:
         parameters, output = {item.name: values[item.name] for item in self.parameters}, terminal.output
-        output.as_json = values["as_json"] or (self.settings is None and values.get("format") == "json")
+        output.as_json = values["as_json"] or values.get("format") == "json"
         output.quiet, output.progress = values.get("quiet", False), not values.get("no_progress", False)
         output.verbose |= values.get("verbose", False)
         output.color = values.get("color", output.color)

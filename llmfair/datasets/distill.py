@@ -82,8 +82,6 @@ def keep_topics(folder: Path, sources: Iterable[tuple[str, Iterable[bytes]]]) ->
     rows = sum(len(topic.relevant) for topic in topics.values())
     for topic in topics.values():
         topic.relevant = sorted({*topic.relevant})
-        if not topic.relevant:
-            raise wrong(name, 0, "rel_docs", f"topic '{topic.query_id}' has none", HINT)
     text = json.dumps(files.plain([*topics.values()]), ensure_ascii=False) + "\n"
     write_whole(folder / TOPICS, [text])
     kept = sum(len(topic.relevant) for topic in topics.values())

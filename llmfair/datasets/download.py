@@ -208,7 +208,11 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
             progress.advance(len(block))
             try:
                 while block:
-                    if unpack is not None and unpack.eof:  # the next one of several files in one
+                    if (
+                        unpack is not None and unpack.eof
+                    ):  # the next one of several files in one, or zeros that pad it
+                        if not (block := block.lstrip(b"\0")):
+                            break
                         unpack = zlib.decompressobj(GZIP_WINDOW)
                     *lines, rest = (block if unpack is None else unpack.decompress(block)).split(b"\n")
                     for line in lines:

@@ -304,11 +304,11 @@ def usual() -> Iterator[None]:
     if (mask := _own) is None or _shared:
         yield
         return
-    os.umask(mask)
+    before = os.umask(mask)
     try:
         yield
     finally:
-        os.umask(mask | _OTHERS)
+        os.umask(before)
 
 
 def make_folder(path: Path) -> None:
@@ -348,7 +348,7 @@ def decode(text: bytes | str) -> Any:
 
 
 T = TypeVar("T")
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 """The version of all documents that commands print and of results."""
 AGAIN = "the command that began the run writes it again"
 

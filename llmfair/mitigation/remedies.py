@@ -372,6 +372,8 @@ class NamedPrompt(Remedy):
         run.require_prompt()
         variants = run.rankings.against.attribute.variants.items()
         name = next((name for name, side in variants if side is Side.PROTECTED), None)
+        if name == run.condition:
+            raise UsageError("it is the prompt that is mitigated.", "--condition neutral")
         if name is None or name not in run.results.design.conditions:
             again = run.again(conditions=f"{run.condition},{name}") if name else "`words` in attributes.toml"
             raise UsageError(f"the run did not ask under the {name or 'protected'} prompt.", again)

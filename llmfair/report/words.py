@@ -205,13 +205,18 @@ def study_table(results: Any) -> Table:
     if not results.rows:
         return Table(name, ("setting",), (), ("no setting has results yet",))
     figures = [((row.measure, row.group), (row.setting, row.key), row) for row in results.rows]
+    conclusions = {
+        (row.setting, row.key): row.conclusion.replace("_", " ") for row in results.rows if row.conclusion
+    }
     columns: list[Column[tuple[str, str]]] = [
         ("setting", itemgetter(0)),
         ("condition", itemgetter(1)),
         *figure_columns(results, results.shown, figures),
+        ("conclusion", lambda of: conclusions.get(of, "")),
     ]
     title = (name, *results.about, count(results.queries, "query", "queries"))
-    notes = (*drawn_note(results.drawn), *few_queries(results.queries))
+    alone = "each setting is concluded by itself: p is not adjusted over settings"
+    notes = (*drawn_note(results.drawn), *few_queries(results.queries), alone)
     return Table.of(title, columns, dict.fromkeys(row for _, row, _ in figures), notes)
 
 

@@ -147,7 +147,7 @@ def test_figures_of_queries_that_are_damaged() -> None:
     ("change", "says"),
     [
         (lambda lines: lines[:-1], "verdicts on relevant pairs"),
-        (lambda lines: [*lines, lines[-1]], "of the run's"),
+        (lambda lines: [*lines, lines[-1]], "is not a verdict: it is there twice"),
     ],
 )
 def test_verdicts_that_are_lost_or_come_twice_are_said(

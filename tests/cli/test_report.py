@@ -92,7 +92,7 @@ def test_one_run_again_elsewhere_and_with_figures_as_files() -> None:
     before = (only_run() / "report.html").read_bytes()
     (only_run() / "report.html").unlink()
     found = llmfair("report", only_run(), "-o", "elsewhere/page.html", "--json")
-    assert found.json == {"schema": 2, "status": "complete", "report": "elsewhere/page.html", "missing": []}
+    assert found.json == {"schema": 3, "status": "complete", "report": "elsewhere/page.html", "missing": []}
     assert Path("elsewhere/page.html").is_file() and not (only_run() / "report.html").exists()
     found = llmfair("report", only_run().name[:20], "--figures", "svg,pdf,png")
     assert (found.code, found.out) == (0, f"{only_run() / 'report.html'}\n")
@@ -174,7 +174,7 @@ def test_studies_and_scores_have_pages_too() -> None:
 def test_what_is_no_run_is_refused() -> None:
     Path("empty").mkdir()
     refuses("holds neither a run nor a study", "report", "empty")
-    Path("empty/results.json").write_text('{"schema": 2, "task": "other"}')
+    Path("empty/results.json").write_text('{"schema": 3, "task": "other"}')
     assert llmfair("report", "empty").code == 2
     Path("empty/results.json").write_text("{")
     assert llmfair("report", "empty").code == 2

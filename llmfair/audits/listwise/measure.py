@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from llmfair.audits.aggregates import (
     ALL,
+    FEWEST_RUNS,
     Inference,
     Preference,
     aggregate,
@@ -784,9 +785,12 @@ def outcome_of(
     ranked = Counter(probe.condition for probe, _ in chains)
     counts = {name: ProbeCounts(planned[name], ranked[name]) for name in names}
     scores = [window.scores for _, ranked in chains for window in ranked.windows if window.scores is not None]
+    ratios = [[getattr(value, "ratio", value) for value in column.values.values()] for column in columns]
+    controlled = [sum(len(ratio.controlled) for ratio in of if isinstance(ratio, Ratio)) for of in ratios]
     results = ListwiseResults(
         **design.told(run, counts, failures, columns),
         intervals=_intervals(columns, inference),
+        controlled=any(runs >= FEWEST_RUNS for runs in controlled),
         reach=design.reach,
         answers=answers,
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},

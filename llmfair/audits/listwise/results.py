@@ -260,6 +260,7 @@ class ListwiseResults(Results, frozen=True, kw_only=True):
 
     task: Literal["listwise"]
     intervals: Mapping[str, Literal["linear-t", "boot-t"]]
+    controlled: bool
     design: ListwiseFacts
     answers: Mapping[str, WindowAnswers]
     findings: Mapping[str, ListwiseFinding]

@@ -31,7 +31,7 @@ from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.scoring import ScoredRun
 from llmfair.io.text import count, p_text
-from llmfair.metrics.base import plain_name
+from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.metrics.names import in_words, parse_measure
 from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
@@ -354,11 +354,13 @@ def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             "ratio of means" * ("agg=" not in ratio),
             interval,
             setting if design.prompt_sha256 else "whole lists",
+            PLAIN * (CONTROLLED in ratio and not results.controlled),
         )
         yield f"{ratio}: {', '.join(filter(None, parts))}"
     yield from (f"{measure}: {note}" for measure, note in results.measure_notes.items())
 
 
+PLAIN = "too few runs to take out what the initial orders explain: the plain ratio"
 INTERVALS = {"linear-t": "t interval over queries", "boot-t": "bootstrap-t interval (seed {})"}
 
 

@@ -240,6 +240,7 @@ def verdicts_lines(by_stratum: Mapping[str, Sequence[PairVerdict]]) -> Iterator[
 def read_verdicts(path: Path) -> list[PairVerdict]:
     """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
     strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
+    places = set[tuple[str, str, int, int]]()
 
     def answer(row: dict[str, str], order: str) -> PairAnswer:
         winner, problem, margin = (row[f"{order}_{column}"] for column in ("answer", "problem", "margin"))
@@ -249,6 +250,10 @@ def read_verdicts(path: Path) -> list[PairVerdict]:
         return pair_answer(side, problem or None, size)
 
     def verdict(row: dict[str, str]) -> PairVerdict:
+        place = (row["query_id"], row["stratum"], integer(row["pair"]), integer(row["draw"]))
+        if place in places:
+            raise ValueError("it is there twice")
+        places.add(place)
         return PairVerdict(
             query_id=intern(row["query_id"]),
             stratum=strata[row["stratum"]],

@@ -295,8 +295,8 @@ class RefineDesign(Design[Ended]):
         enough = "no number of" if self.queries_for_nearer is None else f"{self.queries_for_nearer:,}"
         return (
             *super().remarks,
-            f"to rule out a loss of {self.utility} beyond {self.settings.margin:g} (--margin), as *nearer* does, in "
-            f"80 %, takes {enough} queries where its changes have mean 0 and sd {SD:g}; here are {len(self.topics):,}",
+            f"to rule out a loss of {self.utility} beyond {self.settings.margin:g} (--margin), as *nearer* does, takes "
+            f"{enough} queries where its changes have mean 0 and sd {SD:g} (power 80 %; here are {len(self.topics):,})",
         )
 
     def tokens(self) -> tuple[int, int]:
