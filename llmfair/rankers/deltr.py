@@ -243,10 +243,8 @@ class TrainingRows:
         order = np.argsort(first)
         self._starts, self.sizes = first[order], sizes[order]
         self.query = np.repeat(np.arange(len(order)), self.sizes)
-        self.features, self.judgements = (
-            np.asarray(features, dtype=float),
-            np.asarray(judgements, dtype=float),
-        )
+        self.features = np.array(features, dtype=float, order="C")  # last bits of sums hang on the layout
+        self.judgements = np.asarray(judgements, dtype=float)
         if len(self.query) < 2:
             raise UsageError("DELTR has no two judged items to learn from.", "give more judged queries")
         if not (np.isfinite(self.features).all() and np.isfinite(self.judgements).all()):
