@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from llmfair.datasets.pages import PageStore, written
-from llmfair.nouns import Document, MadeIndex, of_each_kind
+from llmfair.nouns import Document, StoredIndex, of_each_kind
 from llmfair.retrieval.bm25 import WRITER_BYTES, opened, stored
 from llmfair.retrieval.engine import STANDARD, Engine
 
@@ -245,7 +245,7 @@ def search(path: Path, words: int, tries: int) -> None:
 
 def opening(path: Path, count: int) -> None:
     """Prints what opening an index takes."""
-    made, took = MadeIndex("tantivy", path, SOURCE, ""), []
+    made, took = StoredIndex("tantivy", path, SOURCE, ""), []
     for _ in range(20):
         started = time.perf_counter()
         opened(made, STANDARD)

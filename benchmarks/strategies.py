@@ -18,7 +18,7 @@ import numpy as np
 
 from llmfair.audits.aggregates import preference
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.listwise.simulate import Items, Noise, PlayedAudits
+from llmfair.audits.listwise.simulate import AuditSimulation, Items, Noise
 from llmfair.rankers.strategies import Strategy, strategy_of
 
 STRATEGIES = (
@@ -50,7 +50,7 @@ def row(
     """The odds of every audit, whether its interval holds the injected ones, and whether it lies within the band."""
     listed = lists(queries, *sizes, np.random.default_rng(11))
     played = [
-        PlayedAudits(
+        AuditSimulation(
             one, strategy(spec), orders, 1, noise, (int(100 * odds), k), 2.0, spec.endswith("yes or no")
         )
         for k, one in enumerate(listed)

@@ -394,7 +394,7 @@ class Fill(Protocol):
 
 
 @dataclass(frozen=True)
-class MadeIndex:
+class StoredIndex:
     """An index of a collection that was made before: by which engine, where if on this disk, by which analyzer.
 
     `source` is the SHA-256 of what its documents are, `command` makes it anew.

@@ -205,7 +205,7 @@ def scored(file: RunFile, scores: Scores) -> RunFile:
 
 
 @dataclass(frozen=True)
-class RemeasuredRun:
+class RunMeasurement:
     """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
 
     `keys` are those that a gate which names no condition speaks of, `notes` what has to be known to read a measure.
@@ -234,7 +234,7 @@ def measured_by(
     measures: Sequence[Measure],
     shown: Sequence[str],
     conclude: Conclude = lambda columns, rows, inference: (rows, {}, 0),
-) -> RemeasuredRun:
+) -> RunMeasurement:
     """What a run observed, by these measures, of which those `shown` by name are in the table."""
     columns = measure_all(measures, observations)
     inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
@@ -244,7 +244,7 @@ def measured_by(
         for name, observed in observations.items()
     }
     facts = facts_of(run, results, shown, conditions, columns, findings, family)
-    return RemeasuredRun(facts, rows, [*map(Key, observations)])
+    return RunMeasurement(facts, rows, [*map(Key, observations)])
 
 
 def facts_of(
@@ -311,7 +311,7 @@ def nothing_kept(run: RunDir) -> Mapping[str, Sequence[Observation]]:
     raise UsageError(f"{run.path}: {run.read_manifest().task} keeps nothing that could be measured again.")
 
 
-def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
     """What the folder keeps, measured without conclusions."""
     results = results_of(run)
     check_attribute(run, results, settings)
@@ -340,11 +340,11 @@ class Measuring:
 
     observations: Callable[[RunDir], Mapping[str, Sequence[Observation]]] = nothing_kept
     """What a run folder keeps that measures read, by condition. Raises UsageError."""
-    score: Callable[[RunDir, ScoreSettings, Announce], RemeasuredRun] = score_folder
+    score: Callable[[RunDir, ScoreSettings, Announce], RunMeasurement] = score_folder
     """A run folder measured again, `announce` told of files before they are read. Raises UsageError."""
-    score_files: Callable[[Sequence[Path], ScoreSettings, Announce], Iterator[RemeasuredRun]] | None = None
+    score_files: Callable[[Sequence[Path], ScoreSettings, Announce], Iterator[RunMeasurement]] | None = None
     """Measures TREC run files, where the kind does."""
-    score_log: Callable[[Path, ScoreSettings, Announce], RemeasuredRun] | None = None
+    score_log: Callable[[Path, ScoreSettings, Announce], RunMeasurement] | None = None
     """Measures a log of requests, a file of JSON lines, where the kind does. Raises UsageError."""
     changes: Callable[[ComparedRun, ComparedRun, Sequence[Measure] | None], Iterable[ChangeRow]] = (
         changes_by_query
@@ -436,7 +436,9 @@ def score(
     return ScoreOutcome(results, per_query)
 
 
-def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announce) -> Iterator[RemeasuredRun]:
+def _remeasured(
+    runs: Sequence[Path], settings: ScoreSettings, announce: Announce
+) -> Iterator[RunMeasurement]:
     """Every RUN, measured by its kind of audit, one after the other. Raises UsageError."""
     judgements = settings.dataset is not None or settings.qrels is not None
     logs = [run for run in runs if run.suffix == LOG and run.is_file()]
@@ -472,7 +474,7 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings, announce: Announc
 
 
 def _scored(
-    settings: ScoreSettings, run: Path, measured: RemeasuredRun
+    settings: ScoreSettings, run: Path, measured: RunMeasurement
 ) -> tuple[ScoredRun, list[Requirement], Sequence[Row], Mapping[str, str]]:
     """A RUN with its verdict, which gates it holds, its rows, and notes on its measures.
 
@@ -498,7 +500,7 @@ def _scored(
 
 
 def verdict_of(
-    settings: ScoreSettings, measured: RemeasuredRun, rows: Sequence[Row], run: Path
+    settings: ScoreSettings, measured: RunMeasurement, rows: Sequence[Row], run: Path
 ) -> RunVerdict:
     """What the RUN comes to, in the words of its kind of audit."""
     facts, kind, folder = measured.facts, kind_of(measured.facts.task), RunDir(run)

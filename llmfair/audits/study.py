@@ -12,7 +12,7 @@ from msgspec import structs
 from llmfair.audits.gates import statuses_of, suite_of, write_junit
 from llmfair.audits.kind import Kind, Study
 from llmfair.audits.plan import plan
-from llmfair.audits.runs.run import Spending, Watch, Written, perform
+from llmfair.audits.runs.run import RunOutcome, Spending, Watch, perform
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text
@@ -28,7 +28,7 @@ class SettingRun:
 
     setting: str
     folder: Path | None
-    written: Written | None
+    written: RunOutcome | None
     error: LlmfairError | None
 
     @property

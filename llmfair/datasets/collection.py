@@ -11,7 +11,7 @@ from typing import Any
 from llmfair.datasets.files import sides_of
 from llmfair.errors import UsageError
 from llmfair.io.files import encode
-from llmfair.nouns import Attribute, Candidates, Document, MadeIndex, ManyDocuments, Qrels, Query, Side
+from llmfair.nouns import Attribute, Candidates, Document, ManyDocuments, Qrels, Query, Side, StoredIndex
 
 LOOKED_AT = 100
 """Documents of a query that tell what the others are like, where there are too many."""
@@ -46,9 +46,9 @@ class Collection:
         return dict(getattr(self.source, "relevant_counts", {}))
 
     @property
-    def index(self) -> MadeIndex | None:
+    def index(self) -> StoredIndex | None:
         """The index that it was fetched with; None where its documents are at hand to be indexed."""
-        index: MadeIndex | None = self.source.index if self.too_many else None
+        index: StoredIndex | None = self.source.index if self.too_many else None
         return index
 
     @cached_property

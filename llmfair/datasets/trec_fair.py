@@ -21,7 +21,7 @@ from llmfair.datasets.files import Pools
 from llmfair.datasets.pages import KIND, PageStore, PageValues, damaged, judged
 from llmfair.errors import UsageError, line_of
 from llmfair.io import files
-from llmfair.nouns import Attribute, Document, MadeIndex, Query, Side
+from llmfair.nouns import Attribute, Document, Query, Side, StoredIndex
 from llmfair.registry import register
 
 # How many topics the lists of "Do Large Language Models Rank Fairly?" (2024) came from
@@ -159,12 +159,12 @@ class TrecFair:
         return PageStore(self._fetched("pages", f"{index_name(scope)}/{PAGES}"))
 
     @cached_property
-    def index(self) -> MadeIndex:
+    def index(self) -> StoredIndex:
         """The index of its documents. Raises UsageError when there is none."""
         indexed, analyzer = self._indexed, self._indexed["analyzer"]
         folder = self.collection.folder / index_name(indexed["scope"])
         command = self.collection.index_command(indexed)
-        return MadeIndex(indexed["engine"], folder / analyzer, indexed["source"], command, analyzer)
+        return StoredIndex(indexed["engine"], folder / analyzer, indexed["source"], command, analyzer)
 
     @cached_property
     def judged(self) -> Mapping[str, PageValues[int]]:

@@ -26,7 +26,7 @@ import msgspec
 from llmfair.errors import UsageError, line_of
 from llmfair.io import files
 from llmfair.io.files import write_whole
-from llmfair.nouns import Document, Fill, MadeIndex
+from llmfair.nouns import Document, Fill, StoredIndex
 from llmfair.registry import register
 from llmfair.retrieval.engine import ENGLISH, Analyzer, Engine, EngineOptions, Hit, plain, refuse_other
 
@@ -175,7 +175,7 @@ def stored(
         ) from None
 
 
-def opened(stored_index: MadeIndex, analyzer: Analyzer) -> TantivyEngine:
+def opened(stored_index: StoredIndex, analyzer: Analyzer) -> TantivyEngine:
     """The engine of an index that was made before, whatever its size, in a moment.
 
     Raises UsageError for one that is gone or damaged, RunConflict for one of something else, with the command that

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from llmfair.errors import RunConflict, warn
-from llmfair.nouns import Document, Fill, MadeIndex
+from llmfair.nouns import Document, Fill, StoredIndex
 
 if TYPE_CHECKING:
     import tantivy
@@ -141,7 +141,7 @@ class EngineOptions:
     documents: Mapping[str, Document]
     analyzer: Analyzer
     cache: Path
-    made: MadeIndex | None = None
+    made: StoredIndex | None = None
     index: str = ""
     url: str | None = None
     fields: tuple[str, ...] = ()

@@ -238,7 +238,7 @@ OF_A_GROUP = sum(PARTS.values())
 
 
 @dataclass(frozen=True)
-class DrawnPairs:
+class PairDraw:
     """The pairs of every part of the split; `train` by query and stratum, and in groups as they are trained on.
 
     A group holds a pair twice where its query has too few.
@@ -278,7 +278,7 @@ def draw(
     split: Split,
     settings: FinetuneSettings,
     text: Callable[[Document], str],
-) -> DrawnPairs:
+) -> PairDraw:
     """Draws the pairs of every query: at most so many of a query and item, in groups, and in all.
 
     Mixed pairs are measured also where no anchor trains on them. With `--strict-items` no item of a validation or test
@@ -322,7 +322,7 @@ def draw(
         query_id: {stratum: [pair for pair in of if pair.pair_id in used] for stratum, of in pairs.items()}
         for query_id, pairs in drawn.items()
     }
-    made = DrawnPairs(split, train, tuple(groups), validation, test)
+    made = PairDraw(split, train, tuple(groups), validation, test)
     for (part, counts), stratum in product(made.counts().items(), strata):
         if not counts[stratum].pairs:
             raise UsageError(

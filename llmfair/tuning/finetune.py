@@ -44,7 +44,7 @@ from llmfair.settings.commands import FinetuneSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import drawing, effects, head, lora
-from llmfair.tuning.drawing import DrawnPairs, ExampleGroup, Floats, Ids, PairGroup, TrainingPair
+from llmfair.tuning.drawing import ExampleGroup, Floats, Ids, PairDraw, PairGroup, TrainingPair
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, AnsweredPairs, Figures
 from llmfair.tuning.lora import Tell
 from llmfair.tuning.results import (
@@ -80,7 +80,7 @@ class TuningDesign:
     prompt: Prompt
     ranker: PairwiseRanker
     checkpoint: checkpoints.Checkpoint
-    drawn: DrawnPairs
+    drawn: PairDraw
     precision: Sequence[drawing.Precision]
 
     @property

@@ -14,7 +14,7 @@ import pytest
 from llmfair.audits.listwise import LISTWISE, plan
 from llmfair.audits.listwise.plan import calibrate
 from llmfair.audits.listwise.settings import CalibrateSettings, ListwiseSettings, PlanSettings
-from llmfair.audits.listwise.simulate import PlayedAudits
+from llmfair.audits.listwise.simulate import AuditSimulation
 from llmfair.audits.pairwise import PAIRWISE
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.plan import plan as plan_of
@@ -138,14 +138,14 @@ def test_some_queries_stand_for_very_many_questions(monkeypatch: pytest.MonkeyPa
         dataset=folder_of(40, 4, 4), strategy="pairwise-sort:method=allpairs", alike=0.0
     )
     whole = plan_of(LISTWISE, settings)
-    asked, shown, one_value = list[Chat](), plan.answer_in_shown_order, PlayedAudits.value
+    asked, shown, one_value = list[Chat](), plan.answer_in_shown_order, AuditSimulation.value
     played = list[str]()
 
     def answer(chat: Chat) -> Completion:
         asked.append(chat)
         return shown(chat)
 
-    def value(self: PlayedAudits, log_odds: float, audit: int) -> Value:
+    def value(self: AuditSimulation, log_odds: float, audit: int) -> Value:
         played.append(self.items.query_id)
         return one_value(self, log_odds, audit)
 
@@ -154,7 +154,7 @@ def test_some_queries_stand_for_very_many_questions(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(plan, "MOST_AUDITS", 2)
     monkeypatch.setattr(plan, "FEWEST_AUDITS", 2)
     monkeypatch.setattr(plan, "PLAYED_CALLS", 40 * 56)
-    monkeypatch.setattr(PlayedAudits, "value", value)
+    monkeypatch.setattr(AuditSimulation, "value", value)
     some = plan_of(LISTWISE, settings)
     assert (len({chat.about["query_id"] for chat in asked}), len(set(played))) == (5, 20)
     assert some["prompt_tokens"] == pytest.approx(whole["prompt_tokens"], rel=0.02)

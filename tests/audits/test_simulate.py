@@ -11,9 +11,9 @@ import pytest
 from llmfair.audits.aggregates import preference
 from llmfair.audits.listwise.plan import answer_in_shown_order
 from llmfair.audits.listwise.simulate import (
+    AuditSimulation,
     Items,
     Noise,
-    PlayedAudits,
     play,
     rank_played,
     simulate_encounters,
@@ -109,7 +109,8 @@ def test_injected_odds_are_found_through_the_program(alike: float) -> None:
     rng = np.random.default_rng(6)
     lists = [items(rng, number) for number in range(20)]
     audits = [
-        PlayedAudits(one, Windows(10, 5, 1), 2, 1, Noise(alike, 1.0), (7, k)) for k, one in enumerate(lists)
+        AuditSimulation(one, Windows(10, 5, 1), 2, 1, Noise(alike, 1.0), (7, k))
+        for k, one in enumerate(lists)
     ]
     found = preference([one.value(-0.7, 0) for one in audits])
     assert found is not None and found.estimate.low is not None and found.estimate.high is not None

@@ -29,7 +29,7 @@ from llmfair.errors import (
     UsageError,
 )
 from llmfair.io.net import Retries
-from llmfair.nouns import Document, MadeIndex
+from llmfair.nouns import Document, StoredIndex
 from llmfair.retrieval import rest
 from llmfair.retrieval.bm25 import K1, Bm25Index
 from llmfair.retrieval.engine import ENGLISH, STANDARD, Engine, EngineOptions, Patience
@@ -172,7 +172,7 @@ def test_filling_goes_on_where_it_stopped(start: Start, monkeypatch: pytest.Monk
     with pytest.raises(RunConflict, match="tokenizer is en_stem, not standard"):
         opened(server.url, analyzer=STANDARD)
     with pytest.raises(RunConflict, match="source is aaaaaaaaaaaa, not c"):
-        opened(server.url, made=MadeIndex("opensearch:pages", Path(), "c" * 64, "make it"))
+        opened(server.url, made=StoredIndex("opensearch:pages", Path(), "c" * 64, "make it"))
 
 
 def test_an_index_that_somebody_else_made_is_searched_by_its_own_fields(start: Start) -> None:

@@ -22,7 +22,7 @@ from llmfair.tuning.drawing import (
     COMBINATIONS,
     STRATA,
     ByStratum,
-    DrawnPairs,
+    PairDraw,
     PairGroup,
     Precision,
     TrainingPair,
@@ -42,7 +42,7 @@ from llmfair.tuning.drawing import (
 from tests.tuning.answered import GENDER, listed, shown
 
 
-def drawn(lists: Sequence[Candidates], **settings: Any) -> DrawnPairs:
+def drawn(lists: Sequence[Candidates], **settings: Any) -> PairDraw:
     return draw(lists, GENDER, split_queries(lists, GENDER, 0.8, 0), FinetuneSettings(**settings), shown)
 
 

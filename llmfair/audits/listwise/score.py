@@ -46,7 +46,7 @@ from llmfair.audits.scoring import (
     DocumentCounts,
     IncompleteRun,
     Measuring,
-    RemeasuredRun,
+    RunMeasurement,
     ScoredRun,
     ScoreFacts,
     check_queries,
@@ -207,7 +207,7 @@ SHOWN_QUERIES = 5
 
 def score_files(
     paths: Sequence[Path], settings: ScoreSettings, announce: Announce
-) -> Iterator[RemeasuredRun]:
+) -> Iterator[RunMeasurement]:
     """TREC run files, one after the other, so that of many large ones one is in memory: a file's tag is the model.
 
     Raises UsageError, also for a file of which nothing is judged.
@@ -220,7 +220,7 @@ def score_files(
         yield _measured(Rankings({"run": str(path), **columns}, {str(path): [file]}, against), settings)
 
 
-def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings, announce)
     measured = _measured(rankings, settings)
@@ -237,7 +237,7 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Re
     return replace(measured, reach=audited.reach, windows=windows, notes=notes)
 
 
-def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
+def _measured(target: Rankings, settings: ScoreSettings) -> RunMeasurement:
     """A run file or a folder of rankings, measured."""
     audit, against = target.audit, target.against
     gates = [parse_gate(text, Judged) for text in settings.require]
@@ -305,7 +305,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RemeasuredRun:
         family=family,
         incomplete=target.incomplete,
     )
-    return RemeasuredRun(facts, rows, [*map(Key, measured)])
+    return RunMeasurement(facts, rows, [*map(Key, measured)])
 
 
 def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFinding:

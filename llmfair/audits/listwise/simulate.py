@@ -273,7 +273,7 @@ def _by(weights: Sequence[float]) -> Weigh:
 
 
 @dataclass(frozen=True)
-class PlayedAudits:
+class AuditSimulation:
     """Audits of one list by injected rankers: the odds that a real audit would measure, each from a draw of its own.
 
     As `encounters.Encounters`, whose audits are drawn all at once: of strategies whose windows are known beforehand.
@@ -346,18 +346,18 @@ STREAM, QUALITIES = 2000, 3000
 
 def draw(
     lists: Sequence[Items], ranker: ListwiseRanker, settings: ListwiseSettings, noise: Noise, block: int
-) -> dict[str, Encounters | PlayedAudits]:
+) -> dict[str, Encounters | AuditSimulation]:
     """A block of audits of lists, by query_id. An item that is in several lists has one quality in all of them."""
     doc_ids = {doc_id for items in lists for doc_id in items.doc_ids} if noise.alike else ()
     qualities = {d: rng_of(settings, d, QUALITIES + block).gumbel(size=BLOCK) for d in doc_ids}
-    drawn = dict[str, Encounters | PlayedAudits]()
+    drawn = dict[str, Encounters | AuditSimulation]()
     for items in lists:
         rng = rng_of(settings, items.query_id, STREAM + block)
         of_items = np.stack([qualities[d] for d in items.doc_ids], axis=1) if qualities else None
         how, windows = (settings.orders, settings.repeats, noise), ranker.one_pass(items.n)
         if windows is None:
             seed = rng.integers(2**32, size=2).tolist()
-            drawn[items.query_id] = PlayedAudits(items, ranker.strategy, *how, seed, qualities=of_items)
+            drawn[items.query_id] = AuditSimulation(items, ranker.strategy, *how, seed, qualities=of_items)
         else:
             drawn[items.query_id] = simulate_encounters(
                 items, windows, BLOCK, *how, qualities=of_items, rng=rng

@@ -422,7 +422,7 @@ def outcome_of(
     )
 
 
-def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> scoring.RemeasuredRun:
+def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> scoring.RunMeasurement:
     """A folder of pairs from its verdicts: its audit's figures, unless others are asked for. Raises UsageError."""
     results = results_of(run)
     scoring.check_attribute(run, results, settings)
@@ -448,7 +448,7 @@ def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> sco
     facts = scoring.facts_of(
         run, results, shown, conditions, measured.columns, measured.findings, measured.family
     )
-    return scoring.RemeasuredRun(facts, measured.rows, [Key(PAIRS, stratum) for stratum in by_stratum])
+    return scoring.RunMeasurement(facts, measured.rows, [Key(PAIRS, stratum) for stratum in by_stratum])
 
 
 def with_weights(names: str, weights: str) -> str:

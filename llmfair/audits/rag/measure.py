@@ -38,7 +38,7 @@ from llmfair.audits.rag.design import (
 )
 from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
 from llmfair.audits.rag.settings import CITED
-from llmfair.audits.scoring import Announce, Measuring, RemeasuredRun, ScoredRun, ScoreFacts
+from llmfair.audits.scoring import Announce, Measuring, RunMeasurement, ScoredRun, ScoreFacts
 from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io import files
@@ -335,7 +335,7 @@ def read_log(path: Path) -> list[Retrieved]:
     return queries
 
 
-def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
     """A log as one condition, called by its path; of measures those that it can have, unless others are asked for."""
     announce(path)
     queries = read_log(path)
@@ -364,7 +364,7 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> Remeas
         family=Family(0, None),
     )
     rows = summarise(columns, Inference(level=settings.level, ci=settings.ci))
-    return RemeasuredRun(facts, rows, [Key(condition)])
+    return RunMeasurement(facts, rows, [Key(condition)])
 
 
 # What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha. Kim &
@@ -618,7 +618,7 @@ def outcome_of(
     return design.laid_out(document, rows, files_of(design, queries, measured, judged), failures)
 
 
-def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
     """A run folder from its files alone: the figures of its audit, unless others are asked for.
 
     Before any answer they are those of what is shown. Raises UsageError.

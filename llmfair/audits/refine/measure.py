@@ -41,7 +41,7 @@ from llmfair.audits.scoring import (
     SCORES,
     Announce,
     Measuring,
-    RemeasuredRun,
+    RunMeasurement,
     check_attribute,
     measured_by,
     measures_of,
@@ -500,7 +500,7 @@ def rule_of(design: RefineFacts) -> Rule:
     return Rule(design.objective, design.aimed, design.utility, design.margin, controls_of(design.baselines))
 
 
-def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> RemeasuredRun:
+def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
     """A run folder from its files alone: the figures of its audit, unless others are asked for. Raises UsageError."""
     results: RefineResults = results_of(run)
     check_attribute(run, results, settings)

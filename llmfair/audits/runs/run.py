@@ -75,7 +75,7 @@ class ProbeResults:
 
 
 @dataclass(frozen=True)
-class Begun:
+class RunStart:
     """An audit that is about to ask: what names it and its folder, and the facts that its manifest begins with."""
 
     design: Design[Any]
@@ -99,7 +99,7 @@ class Begun:
         require_met(results.requirements, refused(results.verdict, self.fail_on))
 
 
-def begin(design: Design[Any]) -> Begun:
+def begin(design: Design[Any]) -> RunStart:
     """Makes an audit ready, and warns of what makes it doubtful; nothing is asked or written. Raises UsageError."""
     kind = kind_of(design.task)  # nothing is asked that no kind could tell
     settings, backend, subject = design.settings, design.backend(), design.subject
@@ -124,10 +124,10 @@ def begin(design: Design[Any]) -> Begun:
     }
     if stages := design.stages():
         facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
-    return Begun(design, backend, stages, identity, folder, facts, remarks, fail_on)
+    return RunStart(design, backend, stages, identity, folder, facts, remarks, fail_on)
 
 
-def carry_out(begun: Begun, watch: Watch) -> None:
+def carry_out(begun: RunStart, watch: Watch) -> None:
     """Runs or continues one model's audit; all of it ends in the run folder.
 
     Raises RunConflict, BackendError when the model cannot be asked, Incomplete when probes have no answer, and
@@ -172,7 +172,7 @@ def carry_out(begun: Begun, watch: Watch) -> None:
 
 
 @dataclass(frozen=True)
-class Written:
+class RunOutcome:
     """What an audit left on disk: its results, and why they are half or under a gate, if so."""
 
     folder: RunDir
@@ -184,7 +184,7 @@ def perform(
     design: Design[Any],
     watch: Watch = no_watch,
     draw: Callable[[RunDir, Results], object] | None = None,
-) -> Written:
+) -> RunOutcome:
     """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results.
 
     `draw` makes the page of the folder and its results, where the settings want one. Read as it stands is a run that
@@ -213,7 +213,7 @@ def perform(
             )
     if draw is not None and not (complete and (folder.path / REPORT).is_file()):
         draw(folder, results)
-    return Written(folder, results, error)
+    return RunOutcome(folder, results, error)
 
 
 def _further(
@@ -477,7 +477,7 @@ ELSEWHERE = {
 SOURCES = {".py", ".j2", ".js"}
 
 
-def inputs_of(begun: Begun) -> str:
+def inputs_of(begun: RunStart) -> str:
     """SHA-256 over settings, data and code; of what has other words in each process it is another each time."""
     design = begun.design
     data, offered, settings = design.dataset, registry.offered(), design.settings.written()
@@ -516,7 +516,7 @@ def _newest(package: str) -> int | None:
     return max((path.stat().st_mtime_ns for path in paths if path.suffix in SOURCES), default=None)
 
 
-def unchanged(begun: Begun, inputs: str) -> bool:
+def unchanged(begun: RunStart, inputs: str) -> bool:
     """Whether the folder is as a command with these inputs left it, complete; or merely complete, of one that stops."""
     run = begun.folder
     try:
