@@ -248,7 +248,8 @@ def plan_text(planned: FinetunePlan) -> str:
         lines.append("memory and time: not known of this kind of model")
     else:
         took = " or ".join(
-            f"{seconds / 3600:,.1f} h on one {name}" for name, seconds in needs.seconds.items()
+            f"{f'{seconds / 3600:,.1f} h' if seconds >= 3600 else f'{seconds:,.0f} s'} on one {name}"
+            for name, seconds in needs.seconds.items()
         )
         lines.append(
             f"about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "

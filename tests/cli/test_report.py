@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair import pages
+from llmfair import api
 from llmfair.rundir import RunDir
 from tests.cli.command import llmfair, only_run, process, ran, refuses
 from tests.folders import balanced, write_folder
@@ -42,7 +42,7 @@ def test_drawing_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     def fails(*arguments: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(pages, "page_of", fails)
+    monkeypatch.setattr(api, "page_of", fails)
     found = llmfair(*SMALL)
     assert found.code == 0 and "everything else was: MemoryError: no room" in found.err
     assert RunDir(only_run()).read_manifest().status == "complete"

@@ -90,6 +90,7 @@ from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
 from llmfair.results import OUTSIDE_ALONE, Band, Declared, Exhibits, Figure, Reach, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.strata import Stratum
 
 TITLES = {INITIAL: "initial ranking"}
 """Conditions that are not called by their names."""
@@ -278,6 +279,13 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     if design.shrunk:
         yield f"{count(len(design.shrunk), 'list')} with fewer documents than asked (named in results.json)"
     yield from _figure_notes(results, cells)
+    for stratum in Stratum:
+        names = {
+            name: of_stratum(of.measure, stratum) for name, of in findings.items() if stratum in of.strata
+        }
+        odds = [f"{name} {interval_text(cells.get((m, name)), results.band)}" for name, m in names.items()]
+        if odds:
+            yield f"{parse_measure(next(iter(names.values()))).label}: {', '.join(odds)}"
     yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
     yield from _test_notes(results, findings, cells)
     omitted = [counts.omitted for counts in answers]
