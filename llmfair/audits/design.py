@@ -430,7 +430,7 @@ class Design(ABC, Generic[T]):
         return {document.doc_id: self.attribute.side(document) for document in documents}
 
 
-def doubts_of(design: Design[Any], refuses: bool = True) -> list[str]:
+def remarks_of(design: Design[Any], refuses: bool = True) -> list[str]:
     """In words, that not all queries of a design can be assessed, or that nothing can be concluded from it.
 
     Raises UsageError, where it `refuses`, for gates on a design from which nothing can be concluded.
@@ -448,12 +448,12 @@ def doubts_of(design: Design[Any], refuses: bool = True) -> list[str]:
         reach = reaches.get(parse_measure(gate.measure).reach, Reach())
         where = f"in this design, whose attainable range is {reach.low or 0:.3f} … {reach.high or 0:.3f}"
         idle += filter(None, [always_held(gate, reaches, where)])
-    doubts = [*sentences, *idle]
+    remarks = [*sentences, *idle]
     gated = [flag for flag, of in (("--require", settings.require), ("--fail-on", settings.fail_on)) if of]
     if refuses and gated and (few or idle):
         other = "give it more queries that can" if few else "choose another design"
-        raise UsageError(f"{'; '.join(doubts)}.", f"{other}, or leave {' and '.join(gated)} out")
-    return doubts
+        raise UsageError(f"{'; '.join(remarks)}.", f"{other}, or leave {' and '.join(gated)} out")
+    return remarks
 
 
 # What an audit comes to in its verdict.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from llmfair.audits.design import Design, doubts_of
+from llmfair.audits.design import Design, remarks_of
 from llmfair.audits.gates import statuses_of
 from llmfair.audits.kind import Kind
 from llmfair.audits.runs.run import folder_of, seen
@@ -52,7 +52,7 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     workers = max((limits_of(backend, settings).workers for backend in backends), default=1)
     design = kind.design(settings, (asked or named)[0])
     # what a gate bars is barred here, too, but a plan tells what would have to change
-    doubts = doubts_of(design, refuses=not isinstance(settings, PlanningSettings))
+    beyond = remarks_of(design, refuses=not isinstance(settings, PlanningSettings))
     tokens = [None if each is None else each * len(asked) for each in design.tokens() or (None, None)]
     _, folder = folder_of(design, design.backend())
     wishes = (
@@ -71,7 +71,7 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
         "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
         "unready": unready(settings),
         "assessable": design.assessable,
-        "remarks": [*design.remarks, *doubts, *chain.from_iterable(wishes)],
+        "remarks": [*design.remarks, *beyond, *chain.from_iterable(wishes)],
     }
     if isinstance(settings, PlanningSettings):
         planned |= {

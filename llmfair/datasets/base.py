@@ -99,7 +99,7 @@ def load_dataset(name: str, options: DataOptions | None = None) -> Any:
         if value and not fits:
             raise UsageError(f"--{flag} is said of {of}, and {name} is none.", "leave it out")
     if collection:
-        return ir_collection(name, options)
+        return ir_collection(name, options, cache_folder() / "indexes")
     if table:
         return hub_table(name, options) if name.startswith("hf:") else table_of(Path(name), options)
     if registry.has("dataset", name):

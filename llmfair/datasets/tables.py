@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -273,19 +273,23 @@ def _split(name: str) -> Any:
     return next(iter(dataset.values()))
 
 
-# Collections of ir_datasets, `irds:beir/scifact/test`: groups from a file, lists from a run
+# Collections of ir_datasets, `irds:beir/scifact/test`: groups from a file, lists from a run or from BM25
 
 
+POOL = 100
+"""Documents that BM25 finds for a list."""
+MOST_INDEXED = 1_000_000
+"""Documents of a collection that is indexed whole, which takes so many texts in memory."""
 COLLECTION_HINT = "llmfair listwise -d irds:beir/scifact/test --groups groups.tsv --run bm25.run"
 
 
-def ir_collection(name: str, options: DataOptions) -> OwnData:
-    """A collection by its name with the prefix. Raises UsageError."""
+def ir_collection(name: str, options: DataOptions, indexes: Path) -> OwnData:
+    """A collection by its name with the prefix; `indexes` is where those of BM25 are kept. Raises UsageError."""
     import ir_datasets
 
     theirs = name.removeprefix("irds:")
-    if not options.groups or not options.run:
-        raise UsageError(f"{name} says nothing of groups and of what is ranked.", COLLECTION_HINT)
+    if not options.groups:
+        raise UsageError(f"{name} says nothing of groups.", "--groups FILE: doc_id<TAB>attribute<TAB>group")
     declared = read_attributes(Path(options.attributes) if options.attributes else shipped_attributes())
     groups, used = groups_of(Path(options.groups), declared, "a file for --attributes")
     try:
@@ -295,21 +299,14 @@ def ir_collection(name: str, options: DataOptions) -> OwnData:
     data = OwnData(name)
     try:
         data.by_id = {row.query_id: Query(row.query_id, _words_of(row)) for row in collection.queries_iter()}
-        rankings = read_any_run(Path(options.run)).rankings
-        lists = {query_id: of.doc_ids for query_id, of in rankings.items() if query_id in data.by_id}
-        if not lists:
-            raise UsageError(f"{options.run} ranks none of the queries of {name}.", RUN_HINT)
+        lists = _lists(collection, name, data.by_id, options.run, indexes)
         judged: dict[str, dict[str, int]] = {query_id: {} for query_id in lists}
         for row in collection.qrels_iter():
             if row.query_id in lists:
                 judged[row.query_id][row.doc_id] = int(row.relevance)
         ranked = {doc_id for doc_ids in lists.values() for doc_id in doc_ids}
         rows = collection.docs_store().get_many([*ranked.union(*judged.values())]).values()
-        for row in rows:
-            title = str(getattr(row, "title", "") or "").strip()
-            text = str(row.text) if title and hasattr(row, "text") else _words_of(row)
-            of = groups.get(row.doc_id, NO_GROUPS)
-            data.documents[row.doc_id] = Document(row.doc_id, title or text, text, of)
+        data.documents = {document.doc_id: document for document in _documents(rows, groups)}
     except UsageError:
         raise
     except Exception as error:  # of a download, or of what the collection lacks
@@ -325,6 +322,37 @@ def ir_collection(name: str, options: DataOptions) -> OwnData:
     data.leave_out_short(COLLECTION_HINT)
     data.attributes = [attribute for name, attribute in declared.items() if name in used]
     return data
+
+
+def _lists(
+    collection: Any, name: str, topics: Mapping[str, Query], run: str | None, indexes: Path
+) -> Mapping[str, Sequence[str]]:
+    """The documents of every query, best first: of a run, or found by BM25."""
+    if run:
+        rankings = read_any_run(Path(run)).rankings
+        lists = {query_id: of.doc_ids for query_id, of in rankings.items() if query_id in topics}
+        if not lists:
+            raise UsageError(f"{run} ranks none of the queries of {name}.", RUN_HINT)
+        return lists
+    count = collection.docs_count() or collection.docs_store().count()
+    if count > MOST_INDEXED:
+        raise UsageError(
+            f"{name} has {count:,} documents, which are not indexed here.",
+            "--run FILE: the lists, from the search engine that has them",
+        )
+    from llmfair.retrieval.bm25 import Bm25Index
+
+    index = Bm25Index(indexes, _documents(collection.docs_iter(), {}))
+    return {
+        query_id: [hit.doc_id for hit in index.search(query.text, POOL)] for query_id, query in topics.items()
+    }
+
+
+def _documents(rows: Iterable[Any], groups: Mapping[str, Groups]) -> Iterator[Document]:
+    for row in rows:
+        title = str(getattr(row, "title", "") or "").strip()
+        text = str(row.text) if title and hasattr(row, "text") else _words_of(row)
+        yield Document(row.doc_id, title or text, text, groups.get(row.doc_id, NO_GROUPS))
 
 
 def _words_of(row: Any) -> str:

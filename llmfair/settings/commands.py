@@ -239,7 +239,9 @@ class ListSettings(CommandSettings):
         None,
         "Of irds:NAME, the groups of its documents: lines of doc_id, attribute, group, separated by tabs.",
     )
-    run: str | None = LISTS(None, "Of irds:NAME, a run whose rankings are the lists.")
+    run: str | None = LISTS(
+        None, "Of irds:NAME, a run whose rankings are the lists (default: the first 100 that BM25 finds)."
+    )
     limit: int | None = DATA(
         None, "Only the first N queries.", "-n", least=1, most=MOST_NUMBERED, result=False
     )

@@ -201,7 +201,7 @@ def test_a_batch_of_somebody_else_removes_no_file() -> None:
     batch = {"file": "../victim", "lines": 0, "input_file_id": "x"}
     Path("run/batches.json").write_text(json.dumps({"batches": [batch]}))
     Path("run/results.json").unlink()
-    refuses("at `$.batches[0].file`", *LISTWISE, code=1)
+    refuses("batches[0].file: expected", *LISTWISE, code=1)
 
 
 @pytest.fixture(scope="module")

@@ -156,6 +156,8 @@ def collection(rows: Rows) -> dict[str, Any]:
         queries_iter=lambda: [question(query_id, text) for query_id, text in {row["query_id"]: row["query"] for row in rows}.items()],
         qrels_iter=lambda: [SimpleNamespace(**row) for row in rows if row["relevance"] is not None],
         docs_store=lambda: SimpleNamespace(get_many=lambda ids: {one: documents[one] for one in ids if one in documents}),
+        docs_iter=lambda: iter(documents.values()),
+        docs_count=lambda: len(documents),
     )  # fmt: skip
     sys.modules["ir_datasets"].load = {"frame": found}.__getitem__  # type: ignore[attr-defined]
     run = Path("lists.json")  # scores falling in the order of rows

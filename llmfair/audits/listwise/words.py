@@ -283,9 +283,9 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         names = {
             name: of_stratum(of.measure, stratum) for name, of in findings.items() if stratum in of.strata
         }
-        odds = [f"{name} {interval_text(cells.get((m, name)), results.band)}" for name, m in names.items()]
-        if odds:
-            yield f"{parse_measure(next(iter(names.values()))).label}: {', '.join(odds)}"
+        texts = [f"{name} {interval_text(cells.get((m, name)), results.band)}" for name, m in names.items()]
+        if texts:
+            yield f"{parse_measure(next(iter(names.values()))).label}: {', '.join(texts)}"
     yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
     yield from _test_notes(results, findings, cells)
     omitted = [counts.omitted for counts in answers]

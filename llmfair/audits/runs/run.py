@@ -21,7 +21,7 @@ from llmfair.asking.batch import dispatch_batch, refuse_open
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Progress
-from llmfair.audits.design import Design, Stage, doubts_of, versions
+from llmfair.audits.design import Design, Stage, remarks_of, versions
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.subject import Subject, adapter_warnings, left_out, limits_of, sampling_of
@@ -106,7 +106,7 @@ def begin(design: Design[Any]) -> RunStart:
     fail_on = statuses_of(settings.fail_on, kind.words.statuses[:-1])
     identity, folder = folder_of(design, backend)
     sampling_of(settings)  # a malformed flag leaves no folder behind
-    remarks = doubts_of(design)
+    remarks = remarks_of(design)
     facts = design.describe()
     warnings: list[str] = [*facts.get("warnings", ()), *left_out(backend, subject.label, settings)]
     if subject.adapted and subject.adapter is not None:
