@@ -80,6 +80,8 @@ def keep_topics(folder: Path, sources: Iterable[tuple[str, Iterable[bytes]]]) ->
             topic = Topic(query_id, row.title, [], [*keywords_of(row.keywords or ())])
             topics.setdefault(query_id, topic).relevant += map(int, row.rel_docs)
     rows = sum(len(topic.relevant) for topic in topics.values())
+    if not rows:
+        raise wrong(name, 0, "rel_docs", "no topic has any", HINT)
     for topic in topics.values():
         topic.relevant = sorted({*topic.relevant})
     text = json.dumps(files.plain([*topics.values()]), ensure_ascii=False) + "\n"

@@ -50,7 +50,7 @@ def test_it_asks_once_shares_its_runs_and_is_reported() -> None:
     assert (found["status"], found["task"], found["runs"]) == (
         "complete", "study tops", [str(path) for path in sorted(Path("runs").iterdir(), key=top_of)],
     )  # fmt: skip
-    assert valid(found) == {"study_tops"} and asked_last() == [160, 160]
+    assert "study_tops" in valid(found) and asked_last() == [160, 160]
     assert json.loads(Path("table/study.json").read_text()) == found
     assert "MeanRatio" in Path("table/report.html").read_text()
     again = tops("-o", "table")

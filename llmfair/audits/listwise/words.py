@@ -383,7 +383,7 @@ def _test_notes(
             flips.append(f"{condition} {p_text(row.p_adjusted)}")
         if shuffled is not None and shuffled.p_z is not None:
             how = (
-                f"{shuffled.draws:,} shuffles of equally relevant items"
+                f"{shuffled.draws:,} shuffles of {'items' if finding.unjudged else 'equally relevant items'}"
                 if shuffled.draws
                 else "normal approximation"
             )
