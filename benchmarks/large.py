@@ -95,10 +95,7 @@ class Version:
 
 SHOWN = ["datasets", "show", f"{DATASET}/location"]
 DRAWN = ["listwise", "--dry-run", "--seed", "7", *AUDITED]
-OF_COLLECTION = {
-    "datasets show": SHOWN,
-    "lists drawn": DRAWN,
-}
+OF_COLLECTION = {"datasets show": SHOWN, "lists drawn": DRAWN}
 
 
 def asking(task: str) -> list[str]:

@@ -202,11 +202,7 @@ def _document(body: bytes, digest: bytes, text: str, tokens: int, logprobs: obje
         "choices": [
             {
                 "index": 0,
-                "message": {
-                    "role": "assistant",
-                    "content": text,
-                    "refusal": None,
-                },
+                "message": {"role": "assistant", "content": text, "refusal": None},
                 "finish_reason": "stop",
                 "logprobs": logprobs,
             }

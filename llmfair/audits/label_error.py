@@ -37,9 +37,7 @@ def label_error(judged: Judged, better_ahead: float | None, stratum: str, limit:
     if groups is None or groups[0].share == groups[1].share:
         return None
     share = explaining_share(
-        lambda wrong: _odds(*groups, better_ahead, wrong)[stratum],
-        limit,
-        largest_wrong(*groups),
+        lambda wrong: _odds(*groups, better_ahead, wrong)[stratum], limit, largest_wrong(*groups)
     )
     return LabelError(share, better_ahead is None)
 

@@ -34,15 +34,7 @@ from llmfair.report.plots.base import Plot, palette
 from llmfair.report.plots.ratios import Point, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns, lead_of
-from llmfair.report.verdict import (
-    CLOSER,
-    NO_DIFFERENCE,
-    NOT_ASSESSABLE,
-    change_of,
-    crosses,
-    way_of,
-    why,
-)
+from llmfair.report.verdict import CLOSER, NO_DIFFERENCE, NOT_ASSESSABLE, change_of, crosses, way_of, why
 from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH

@@ -15,9 +15,7 @@ from typing import Any, TypeVar
 
 from llmfair.io.text import in_markdown, visible, wrapped
 from llmfair.metrics.base import CONTROLLED, plain_name
-from llmfair.report.phrases import (
-    cell,
-)
+from llmfair.report.phrases import cell
 from llmfair.results import Figure, RunVerdict
 
 R = TypeVar("R")

@@ -406,8 +406,4 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
             yield ratios(lines, name, band, title, file, favoured=favoured_of(results.words))
 
 
-ADAPTER_PAGE = General(
-    words=WORDS,
-    page=adapter_page,
-    table=lambda source: finetune_table(source.results),
-)
+ADAPTER_PAGE = General(words=WORDS, page=adapter_page, table=lambda source: finetune_table(source.results))

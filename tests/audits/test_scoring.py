@@ -343,11 +343,7 @@ def test_a_run_without_order_is_held_against_a_random_one() -> None:
     assert "NEXT score a ranking that orders by relevance better" in said and "--input" not in said
 
 
-NAMES = {
-    "men last": ("female", "male"),
-    "men first": ("z_female", "male"),
-    "mixed": ("", ""),
-}
+NAMES = {"men last": ("female", "male"), "men first": ("z_female", "male"), "mixed": ("", "")}
 
 
 def write_run(names: str, score: Callable[[int, str], float], queries: int = 44, n: int = 40) -> None:

@@ -224,11 +224,7 @@ def test_a_bug_in_an_object_is_told_with_its_kind() -> None:
 # Packages whose rankers are taken as they are: a CrossEncoder of random weights, a transformer over frames
 
 
-TEXTS = [
-    "a text of many words about films",
-    "music",
-    "the longest text of them all, about music and films",
-]
+TEXTS = ["a text of many words about films", "music", "the longest text of them all, about music and films"]
 
 
 def request(documents: Sequence[str] = TEXTS) -> Request:

@@ -230,10 +230,7 @@ def test_copies_of_a_collection_behind_a_password() -> None:
         with echo(answer) as server:
             base = server.url.replace("://", f"://user:{MARK}-url@")
             fetched = [
-                llmfair(
-                    *"datasets fetch trec-fair/2022 --yes --stream -v --topics".split(),
-                    f"{base}/{name}",
-                )
+                llmfair(*"datasets fetch trec-fair/2022 --yes --stream -v --topics".split(), f"{base}/{name}")
                 for name in (f"topics.jsonl?token={MARK}-query", "topics.jsonl")
             ]
         who = base64.b64encode(f"user:{MARK}-url".encode()).decode()

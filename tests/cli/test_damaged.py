@@ -181,10 +181,7 @@ def test_results_of_another_schema_are_written_anew_and_nothing_is_asked() -> No
     assert written.replace("hurt", "listwise") == Path("whole/results.json").read_text()
 
 
-@pytest.mark.parametrize(
-    ("kind", "manifest"),
-    [("listwise", "{"), ("pairwise", None)],
-)
+@pytest.mark.parametrize(("kind", "manifest"), [("listwise", "{"), ("pairwise", None)])
 def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> None:
     """The same command makes it anew, and asks nothing."""
     copied(kind, "kept")
@@ -198,10 +195,7 @@ def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> N
     assert (aside.read_text() if aside.exists() else None) == manifest
 
 
-@pytest.mark.parametrize(
-    ("file", "what"),
-    [("journal.jsonl", "pipe"), ("texts.jsonl", "folder")],
-)
+@pytest.mark.parametrize(("file", "what"), [("journal.jsonl", "pipe"), ("texts.jsonl", "folder")])
 def test_what_is_no_file_is_named(file: str, what: str) -> None:
     copied("listwise", "kept")
     path = Path("kept", file)

@@ -43,11 +43,7 @@ def test_the_sample_is_asked_about_as_in_the_paper(task: str) -> None:
 
 def test_which_prompt_it_calls_for_is_a_datasets_own_property(mine: Path) -> None:
     called_for = {name: load_dataset(name).prompt for name in ("sample", "trec-fair/2022/gender", "mine")}
-    assert called_for == {
-        "sample": "wikiproject",
-        "trec-fair/2022/gender": "wikiproject",
-        "mine": "general",
-    }
+    assert called_for == {"sample": "wikiproject", "trec-fair/2022/gender": "wikiproject", "mine": "general"}
 
 
 @pytest.mark.parametrize(("data", "preset"), [((), "paper"), (("-d", "mine"), None)])

@@ -135,12 +135,7 @@ def test_a_ranker_that_scores_answers_pairs_too() -> None:
     """The longer title wins whatever comes first, equal lengths tie."""
     Path("own.py").write_text(RANKER)
     with Endpoint(by_length) as server:
-        asked = (
-            *"pairwise --pairs 5 -m rerank:m --base-url".split(),
-            server.url,
-            "--server-name",
-            "test",
-        )
+        asked = (*"pairwise --pairs 5 -m rerank:m --base-url".split(), server.url, "--server-name", "test")
         found = ran(*asked, "--json").json
         calls = len(server.asked)
         assert all(len(body["documents"]) == 2 for body in server.asked)

@@ -150,10 +150,7 @@ def test_an_interrupt_keeps_what_was_answered_and_says_how_to_go_on(tmp_path: Pa
 def test_the_end_of_a_command_says_what_it_and_the_run_have_cost() -> None:
     """Answers of 15 tokens at a price of one a million; also after an interrupt, and without any call."""
     with Server(rank) as server:
-        asked = (
-            *"listwise -n 1 --orders 1 --conditions neutral --no-repeat".split(),
-            *at(server),
-        )
+        asked = (*"listwise -n 1 --orders 1 --conditions neutral --no-repeat".split(), *at(server))
         priced = (*asked, "--passes", "2", "-o", "run", "--price-in", "1e4", "--price-out", "1e4")
         stopped, rest, again = llmfair(*priced, "--max-calls", "2"), llmfair(*priced), llmfair(*priced)
         assert "cost" not in llmfair(*asked, "--passes", "1").err

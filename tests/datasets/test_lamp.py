@@ -223,10 +223,7 @@ DELTA = (
     "qid\tpid\taugment_score\tbaseline_score\tdelta\n012\t0120\t0.5\t0.5\t0.0\n012\t0121\t0.25\t0\t2.5e-1\n"
 )
 Rows = dict[str, list[Any]]
-SCORES: Rows = {
-    "012": [["0121", 2.5], ["0120", -1]],
-    "011": [["0112", 3.0], ["0110", 2.0], ["0111", 0.0]],
-}
+SCORES: Rows = {"012": [["0121", 2.5], ["0120", -1]], "011": [["0112", 3.0], ["0110", 2.0], ["0111", 0.0]]}
 
 
 def written(folder: Path, text: str, name: str = "4_relevance_mapping.tsv") -> Path:

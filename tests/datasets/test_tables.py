@@ -313,10 +313,7 @@ def test_columns_that_say_nothing_are_refused() -> None:
             ("-d", "mine.csv", "--columns", "sex"),
             "--columns sex: expected NAME=COLUMN, NAME one of query_id,",
         ),
-        (
-            ("-d", "mine.csv", "--columns", "gendr=sex"),
-            "Did you mean 'gender'?",
-        ),
+        (("-d", "mine.csv", "--columns", "gendr=sex"), "Did you mean 'gender'?"),
         (
             ("-d", "mine.csv", "--columns", "gender=sex"),
             "mine.csv: sex: there is no such column for gender (--columns)",

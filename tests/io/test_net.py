@@ -221,11 +221,7 @@ async def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: byt
 
 @pytest.mark.parametrize(
     "reply",
-    [
-        SILENCE,
-        b"HTTP/1.1 200 OK\r\nContent-Le",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok",
-    ],
+    [SILENCE, b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok"],
     ids=["nothing", "half a head", "half a body"],
 )
 @asynchronous

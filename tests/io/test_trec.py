@@ -85,10 +85,7 @@ def test_packing_changes_nothing(content: bytes) -> None:
         ("q1 Q0 d9 4 ١ mine".encode(), "my.run:3: score: '١' is not a finite number"),
         (b"q1 Q0 d2 4 1.0 mine", "my.run:3: doc_id: 'd2' was already ranked in query 'q1'"),
         (b"q1 Q0 d\xff 4 1.0 mine", "my.run:3: not UTF-8 (byte 8 of the line)"),
-        (
-            b"q1 Q0 " + random.Random(0).randbytes(17 << 19).hex().encode(),
-            "my.run:3: longer than 16 MB",
-        ),
+        (b"q1 Q0 " + random.Random(0).randbytes(17 << 19).hex().encode(), "my.run:3: longer than 16 MB"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
 )

@@ -16,15 +16,7 @@ from hypothesis import strategies as st
 from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure_all
-from llmfair.metrics.expected import (
-    ListSample,
-    Retrieved,
-    exact,
-    fair_rag,
-    shares,
-    target,
-    unbiased_squares,
-)
+from llmfair.metrics.expected import ListSample, Retrieved, exact, fair_rag, shares, target, unbiased_squares
 from llmfair.metrics.names import parse_measure
 from tests.metrics import judged
 from tests.shared import realdata, vectors

@@ -15,16 +15,7 @@ from hypothesis import strategies as st
 
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import UsageError
-from llmfair.nouns import (
-    Cell,
-    Completion,
-    Document,
-    Finish,
-    PairAnswer,
-    PairOutcome,
-    PairVerdict,
-    Side,
-)
+from llmfair.nouns import Cell, Completion, Document, Finish, PairAnswer, PairOutcome, PairVerdict, Side
 from llmfair.rankers.answers import AnswerClass, ReaderName, Reading, read
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin, read_text
 from llmfair.rankers.fair_qr import read_keywords

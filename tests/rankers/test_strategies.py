@@ -692,8 +692,7 @@ def test_a_partition_of_no_use_is_held_against_chance() -> None:
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [("--initial", "given"), ("--depth", "10"), ("--strategy", "windows", "--initial", "deltr")],
+    "flags", [("--initial", "given"), ("--depth", "10"), ("--strategy", "windows", "--initial", "deltr")]
 )
 def test_what_only_rankings_have_is_refused(flags: tuple[str, ...]) -> None:
     refuses("--design partition makes no ranking", "listwise", "--design", "partition", *flags)

@@ -35,18 +35,7 @@ from llmfair.io.files import encode
 from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.preference import shared_strata
-from llmfair.nouns import (
-    Candidates,
-    Chat,
-    Completion,
-    Failure,
-    Finish,
-    Probe,
-    Query,
-    Ranking,
-    Steps,
-    drive,
-)
+from llmfair.nouns import Candidates, Chat, Completion, Failure, Finish, Probe, Query, Ranking, Steps, drive
 from llmfair.probes import WINDOW_STREAM, PromptCondition, conditions_of, initial_orders, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import Ranker, remarks

@@ -29,13 +29,7 @@ from llmfair.audits.listwise.measure import (
 )
 from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
-from llmfair.audits.listwise.simulate import (
-    Floats,
-    Items,
-    Noise,
-    draw,
-    rank_played,
-)
+from llmfair.audits.listwise.simulate import Floats, Items, Noise, draw, rank_played
 from llmfair.audits.plan import (
     BLOCK,
     about,

@@ -63,15 +63,7 @@ from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
 from llmfair.io.files import read_lines
 from llmfair.io.trec import RunFile, read_run
-from llmfair.metrics.base import (
-    Column,
-    Groups,
-    Judged,
-    Measure,
-    Quotient,
-    Value,
-    measure_all,
-)
+from llmfair.metrics.base import Column, Groups, Judged, Measure, Quotient, Value, measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Key, Measurement, Query, Ranking, Side

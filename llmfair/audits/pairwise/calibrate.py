@@ -23,16 +23,7 @@ from llmfair.audits.pairwise.design import PairwiseDesign, PairwisePlan, check_p
 from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, finding_of
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings
-from llmfair.audits.plan import (
-    BLOCK,
-    Row,
-    about,
-    found_by_preference,
-    rng_of,
-    row_of,
-    settings_of,
-    simulated,
-)
+from llmfair.audits.plan import BLOCK, Row, about, found_by_preference, rng_of, row_of, settings_of, simulated
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Measure, Tally
 from llmfair.metrics.names import parse_measure

@@ -181,9 +181,7 @@ class RunOutcome:
 
 
 def perform(
-    design: Design[Any],
-    watch: Watch = no_watch,
-    draw: Callable[[RunDir, Results], object] | None = None,
+    design: Design[Any], watch: Watch = no_watch, draw: Callable[[RunDir, Results], object] | None = None
 ) -> RunOutcome:
     """Runs or continues an audit, and reads what it wrote. Raises the errors after which there are no results.
 

@@ -122,10 +122,7 @@ def _plane(
 
 
 def utility_and_ratio(
-    points: Sequence[Point],
-    across: str,
-    up: str,
-    reach: tuple[float, float] | None,
+    points: Sequence[Point], across: str, up: str, reach: tuple[float, float] | None
 ) -> Plot:
     """Utility across, a ratio up, each point with both intervals; `reach` is shaded."""
     between = "; shaded: between the rankers that always put one group first, {:.2f} … {:.2f}"
