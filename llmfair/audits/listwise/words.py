@@ -279,8 +279,9 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         names = {
             name: of_stratum(of.measure, stratum) for name, of in findings.items() if stratum in of.strata
         }
-        texts = [f"{name} {interval_text(cells.get((m, name)), results.band)}" for name, m in names.items()]
-        if texts:
+        figures = {name: cells.get((measure, name)) for name, measure in names.items()}
+        if any(row and row.value is not None for row in figures.values()):
+            texts = [f"{name} {interval_text(row, results.band)}" for name, row in figures.items()]
             yield f"{parse_measure(next(iter(names.values()))).label}: {', '.join(texts)}"
     yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
     yield from _test_notes(results, findings, cells)
