@@ -159,8 +159,7 @@ def count(
             return int(number)
     except UNUSABLE as error:
         # what is locked or full is another's fault, not the file's; a table of others is
-        another = isinstance(error, OSError | sqlite3.OperationalError)
-        damaged = not another or "no such column" in str(error)
+        damaged = not isinstance(error, OSError | sqlite3.OperationalError) or "no such column" in str(error)
         if damaged and model is None and before is None:
             for part in _parts(path) if remove else ():
                 part.unlink(missing_ok=True)

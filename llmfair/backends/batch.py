@@ -221,9 +221,8 @@ class Batches:
 
     def _batch(self, body: bytes) -> Batch:
         """What the server tells of a batch. Raises what is UNPARSEABLE for what is none."""
-        said = decode(body)
-        told_empty = ("output_file_id", "error_file_id", "request_counts", "errors")
-        batch = convert({name: v for name, v in said.items() if v or name not in told_empty}, Batch)
+        # servers leave what there is none of empty, too: "", [] or null
+        batch = convert({name: value for name, value in decode(body).items() if value}, Batch)
         if batch.status not in ENDED | RUNNING:
             raise ValueError(batch.status)
         return batch

@@ -37,18 +37,22 @@ def told(design: str, lines: Iterable[str]) -> str:
     return "\n".join([design, *(f"  {line}" for line in lines), "Nothing was asked.", ""])
 
 
+def duration(seconds: int) -> str:
+    """Hours, minutes and seconds, those that are not 0."""
+    parts = ((seconds // HOUR, "h"), (seconds % HOUR // MINUTE, "min"), (seconds % MINUTE, "s"))
+    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
+
+
 def plan_lines(planned: Mapping[str, Any], between: Iterable[str] = ()) -> list[str]:
     """What the model sees and asking takes, what a kind says `between`, what is answered already, what is not ready."""
     latency, answered = planned.get("latency", 1.0), planned["answered"]
     seconds = ceil(planned["seconds_at_1s_a_call"] * latency)
-    parts = ((seconds // HOUR, "h"), (seconds % HOUR // MINUTE, "min"), (seconds % MINUTE, "s"))
-    shortest = " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
     lines = [
         *filter(None, [planned["sees"]]),
         *planned_note(planned),
         *queries_lines(planned),
         calls_line(planned),
-        f"at least {shortest} at {latency:g} s a call and {count(planned['workers'], 'worker')}",
+        f"at least {duration(seconds)} at {latency:g} s a call and {count(planned['workers'], 'worker')}",
         *between,
     ]
     if answered:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import product
-from math import log
+from math import ceil, log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
 from llmfair.report.figures import HEADLINES, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries
+from llmfair.report.plan import duration
 from llmfair.report.plots.base import Plot
 from llmfair.report.plots.ratios import ratios, stacked_answers
 from llmfair.report.section import Section
@@ -248,8 +249,7 @@ def plan_text(planned: FinetunePlan) -> str:
         lines.append("memory and time: not known of this kind of model")
     else:
         took = " or ".join(
-            f"{f'{seconds / 3600:,.1f} h' if seconds >= 3600 else f'{seconds:,.0f} s'} on one {name}"
-            for name, seconds in needs.seconds.items()
+            f"{duration(ceil(seconds))} on one {name}" for name, seconds in needs.seconds.items()
         )
         lines.append(
             f"about {needs.weights_gib + needs.training_gib:.1f} GiB ({needs.weights_gib:.1f} of weights); "

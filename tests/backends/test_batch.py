@@ -443,3 +443,10 @@ def test_a_line_that_is_too_long_costs_its_question_only() -> None:
         answers = batches.answers(Batch("batch_1", "completed", "file_1"), 3)
         assert [*answers] == ["b", "long", "a"] and answers["a"] == LINE.rstrip()
         batches.close()
+
+
+def test_what_a_server_leaves_empty_it_does_not_have() -> None:
+    empty = b'{"id": "b1", "status": "completed", "output_file_id": "f1", "error_file_id": "", "errors": []'
+    batches = Batches(OpenAI("m", BackendOptions(base_url="http://127.0.0.1:9/v1")), 0, 0.0)
+    batch = batches._batch(empty + b', "request_counts": {"total": null}}')
+    assert (batch.error_file_id, batch.errors, batch.words) == (None, None, "completed")

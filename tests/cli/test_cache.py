@@ -175,6 +175,13 @@ def test_a_damaged_cache_costs_one_warning_and_no_result() -> None:
         assert "Warning" not in again.err and rows() == len(server.requests) // 3
 
 
+def test_a_table_of_others_is_cleared_like_any_damage() -> None:
+    CACHE.parent.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(CACHE)) as database:
+        database.execute("CREATE TABLE answers (x)")
+    assert llmfair("cache", "clear", "--yes").out == "Removed the damaged cache.\n"
+
+
 def test_neither_key_nor_question_is_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     canary = "sk-canary-0123456789"
     monkeypatch.setenv("OPENAI_API_KEY", canary)

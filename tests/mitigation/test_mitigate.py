@@ -170,6 +170,14 @@ def test_a_run_of_one_order_and_prompt(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
+def test_the_prompt_that_is_mitigated_is_no_remedy_of_its_own() -> None:
+    ran(*LISTS, "-n", "6", "--orders", "1", "--conditions", "neutral,female", "--no-repeat", "-o", "both")
+    ran("mitigate", "both", "--condition", "female", "--free", "--no-report")
+    error = remedies(Path("both") / "mitigation")["named-prompt"]["error"]
+    assert error["message"] == "it is the prompt that is mitigated."
+
+
+@pytest.mark.whole
 def test_a_ranker_that_reads_no_prompt(tmp_path: Path) -> None:
     ran(*LISTS, "-m", "bm25", "-o", "bm25")
     ran("mitigate", "bm25", "--no-report")
