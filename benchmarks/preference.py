@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, log
 
@@ -25,21 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize
 
-from llmfair.audits.aggregates import preference
 from llmfair.audits.plan import share
-from llmfair.metrics.base import QueryComparisons, Value
-from llmfair.metrics.preference import pairs_shown
-from llmfair.stats.intervals import Conclusion, conclude
 from llmfair.stats.significance import sign_flip
-from llmfair.stats.strata import Comparisons
+from llmfair.stats.strata import Comparisons, Figure, Stratum, figure, null_scores
 
 Floats = NDArray[np.float64]
 Shown = tuple[NDArray[np.intp], Floats, Floats]
 """Items that meet for the first time, their scores, both (audits, orders, f), and their slots z, (f,)."""
 
-AUDITS, AUDITS_AT_ONCE = 500, 50
-AGAIN = 4
-"""Times as many audits for rows beyond a bar: of 500 audits about one row in 25 lies there by chance."""
+AUDITS, AUDITS_AT_ONCE = 300, 50
+BAR, AGAIN = (0.92, 0.98), 4
+"""Where the share of intervals that hold the truth should lie; of 300 audits one row in 50 is beyond by chance, and
+gets so many times as many."""
 BAND, LEVEL = (0.8, 1.25), 0.95
 WINDOW, STEP = 20, 10
 RELEVANCE, QUERY_SD = 1.5, 0.3
@@ -73,15 +70,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one audit found. `bound`: outcomes were separated, so that there were no odds but a bound."""
+class Audit:
+    """The odds of one audit, None where outcomes are separated, and p of the sign flip where nothing is preferred."""
 
-    log_odds: float | None
-    error: float
-    held: bool | None
-    conclusion: Conclusion
-    bound: bool
+    figure: Figure
     p: float | None
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        return self.figure.interval(LEVEL)
 
 
 def rows() -> list[Row]:
@@ -91,57 +88,36 @@ def rows() -> list[Row]:
     ]
 
 
-def found_in(row: Row, audits: int, seed: Sequence[int]) -> list[Found]:
-    """What so many audits found."""
+def audits(row: Row, several: int, seed: Sequence[int]) -> list[Audit]:
     rng = np.random.default_rng(seed)
-    columns = [_query(row, query, audits, rng) for query in range(row.queries)]
-    return [_found(row, [column[audit] for column in columns], rng) for audit in range(audits)]
-
-
-def _found(row: Row, values: Sequence[Value], rng: np.random.Generator) -> Found:
-    found = preference(values, LEVEL)
-    assert found is not None
-    estimate, low, high = found.estimate, found.estimate.low, found.estimate.high
-    bound = found.bound is not None
-    if bound:
-        # a bound says nothing of odds between itself and 1
-        beyond = (high is not None and high < BAND[0]) or (low is not None and low > BAND[1])
-        conclusion = Conclusion.OUTSIDE if beyond else Conclusion.NOT_ASSESSABLE
-    else:
-        conclusion = conclude(low, high, BAND)
-    return Found(
-        None if bound or estimate.value is None else log(estimate.value),
-        estimate.error,
-        None if bound or low is None or high is None else low <= row.odds <= high,
-        conclusion,
-        bound,
-        sign_flip(found.null_scores, rng=rng, draws=999) if row.odds == 1 else None,
-    )
-
-
-def _query(row: Row, query: int, audits: int, rng: np.random.Generator) -> list[QueryComparisons]:
-    """A query's comparisons in every audit."""
-    parts = [
-        (audit, ahead, first, second)
-        for audit, _, ahead, first, second in comparisons(row, query, audits, rng)
+    columns = [
+        (audit, np.full(len(audit), query), ahead, first, second)
+        for query in range(row.queries)
+        for audit, _, ahead, first, second in comparisons(row, query, several, rng)
     ]
-    audit, ahead, first, second = (np.concatenate(part) for part in zip(*parts, strict=True))
+    audit, query, ahead, first, second = (np.concatenate(column) for column in zip(*columns, strict=True))
     by_audit = np.argsort(audit, kind="stable")
-    ends = np.cumsum(np.bincount(audit, minlength=audits))[:-1]
-    outcomes = np.split(ahead[by_audit].astype(float), ends)
-    slots: list[Floats] = np.split(np.stack([first, second], axis=1)[by_audit], ends)
-    return [query_of(str(query), one, places) for one, places in zip(outcomes, slots, strict=True)]
+    ends = np.cumsum(np.bincount(audit, minlength=several))[:-1]
+    slots = np.stack([first, second], axis=1)
+    parts = (np.split(column[by_audit], ends) for column in (query, ahead.astype(float), slots))
+    return [_audit(row, compared(*part), rng) for part in zip(*parts, strict=True)]
 
 
-def query_of(name: str, ahead: Floats, slots: Floats) -> QueryComparisons:
-    """Comparisons of irrelevant items that are in no other query."""
-    n = len(ahead)
-    relevant = np.zeros(n, bool)
-    outcomes = Comparisons(
-        np.zeros(n, np.intp), relevant, pairs_shown(relevant), WINDOW, np.arange(n), np.arange(n, 2 * n),
-        ahead, slots,
-    )  # fmt: skip
-    return QueryComparisons(outcomes, [f"{name} {item}" for item in range(2 * n)])
+def _audit(row: Row, outcomes: Comparisons, rng: np.random.Generator) -> Audit:
+    odds = replace(figure(outcomes), fit=None) if row.odds != 1 else figure(outcomes)
+    if odds.fit is None:
+        return Audit(odds, None)
+    p = sign_flip(null_scores(outcomes, None, odds.fit), rng=rng, draws=999)
+    return Audit(replace(odds, fit=None), p)
+
+
+def compared(query: NDArray[np.intp], ahead: Floats, slots: Floats) -> Comparisons:
+    """Comparisons of irrelevant items that are in no other."""
+    n = len(query)
+    shown = {(number, Stratum.IRRELEVANT): int(count) for number, count in enumerate(np.bincount(query))}
+    return Comparisons(
+        query, np.zeros(n, bool), shown, WINDOW, np.arange(n), np.arange(n, 2 * n), ahead, slots
+    )
 
 
 def comparisons(
@@ -234,39 +210,38 @@ def true_log_odds(mean: float, slots: str) -> float:
     return float(minimize(loss, (mean, 1.0), tol=1e-10).x[0])
 
 
-def line(row: Row, found: Sequence[Found]) -> str:
-    """What the audits of a row found, in one line; shares with their Monte Carlo error."""
-    logs = np.array([one.log_odds for one in found if one.log_odds is not None])
-    errors = [one.error for one in found if one.log_odds is not None]
-    held, held_error = share([one.held for one in found if one.held is not None])
-    within, within_error = share([one.conclusion is Conclusion.WITHIN for one in found])
-    bounds = [one for one in found if one.bound]
-    false = sum(one.conclusion is Conclusion.OUTSIDE and BAND[0] <= row.odds <= BAND[1] for one in bounds)
-    flips, _ = share([one.p < 1 - LEVEL for one in found if one.p is not None])
-    assert held is not None and held_error is not None and within is not None and within_error is not None
+def line(row: Row, results: Sequence[Audit]) -> str:
+    """What the audits of a row come to, in one line."""
+    figures = [each.figure for each in results if each.figure.log_odds is not None]
+    logs = np.array([each.log_odds for each in figures])
+    error = np.sqrt(np.mean([(each.error or 0.0) ** 2 for each in figures]))
+    limits = [each.limits for each in results]
+    held, _ = share([low <= row.odds <= high for low, high in filter(None, limits)])
+    within, within_error = share([each.figure.within(BAND, LEVEL) for each in results])
+    flips, _ = share([each.p < 1 - LEVEL for each in results if each.p is not None])
+    assert held is not None and within is not None and within_error is not None
     wrong = not BAND[0] < row.odds < BAND[1] and within > 0.025 + 2 * within_error
     return (
         f"{row.queries:2} × {row.n:3} {'windows' if row.windows else 'partition':<9} {row.noise:<13}"
-        f" {row.slots:<6} {row.odds:4.2f}  {np.exp(np.median(logs)):5.3f} {logs.std():.3f}"
-        f" {np.sqrt(np.mean(np.square(errors))):.3f}  {100 * held:5.1f}{'' if 0.93 <= held <= 0.97 else '*':1}"
-        f" {100 * within:5.1f}{'*' if wrong else '':1}"
-        f" {'' if flips is None else f'{100 * flips:.1f}':>5} {f'{len(bounds)}, {false}' if bounds else '':>6}"
-    )
+        f" {row.slots:<6} {row.odds:4.2f}  {np.exp(np.median(logs)):5.3f} {logs.std():.3f} {error:.3f}"
+        f"  {100 * held:5.1f}{'' if BAR[0] <= held <= BAR[1] else '*':1} {100 * within:5.1f}{'*' if wrong else '':1}"
+        f" {'' if flips is None else f'{100 * flips:.1f}':>5} {len(results) - len(figures) or '':>4}"
+    ).rstrip()
 
 
 def in_parallel(
-    pool: Executor, wanted: Mapping[int, Row], audits: int, attempt: int = 0
-) -> Iterator[tuple[int, list[Found]]]:
-    """What so many audits of every row found, by the row's place in `rows()`; another attempt, another seed."""
-    firsts = range(0, audits, AUDITS_AT_ONCE)
+    pool: Executor, wanted: Mapping[int, Row], several: int, attempt: int = 0
+) -> Iterator[tuple[int, list[Audit]]]:
+    """So many audits of every row, by the row's place in `rows()`; another attempt, another seed."""
+    firsts = range(0, several, AUDITS_AT_ONCE)
     tasks = [
-        (row, min(AUDITS_AT_ONCE, audits - first), [place, first, attempt])
+        (row, min(AUDITS_AT_ONCE, several - first), [place, first, attempt])
         for place, row in wanted.items()
         for first in firsts
     ]
-    results = pool.map(found_in, *zip(*tasks, strict=True)) if tasks else iter(())
+    results = pool.map(audits, *zip(*tasks, strict=True)) if tasks else iter(())
     for place in wanted:
-        yield place, [one for _ in firsts for one in next(results)]
+        yield place, [each for _ in firsts for each in next(results)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -283,19 +258,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if read.queries in (None, row.queries) and row.odds in read.odds
     }
     print(
-        f"{read.audits:,} audits a row; * beyond 93 to 97 %, or WITHIN more often than 2.5 % and two errors"
+        f"{read.audits:,} audits a row; * beyond 92 to 98 %, or WITHIN more often than 2.5 % and two errors"
     )
-    print("lists    design    noise         slots  true   odds  sd    error  held  WITHIN flip bounds, false")
+    print("lists    design    noise         slots  true   odds  sd    error  held  WITHIN flip none")
     beyond = {}
     with ProcessPoolExecutor(read.processes) as pool:
-        for place, found in in_parallel(pool, wanted, read.audits):
-            print(told := line(wanted[place], found), flush=True)
-            if "*" in told:
+        for place, results in in_parallel(pool, wanted, read.audits):
+            print(text := line(wanted[place], results), flush=True)
+            if "*" in text:
                 beyond[place] = wanted[place]
         if beyond:
             print(f"rows with * again, {AGAIN * read.audits:,} other audits each")
-        for place, found in in_parallel(pool, beyond, AGAIN * read.audits, attempt=1):
-            print(line(wanted[place], found), flush=True)
+        for place, results in in_parallel(pool, beyond, AGAIN * read.audits, attempt=1):
+            print(line(wanted[place], results), flush=True)
     print(f"{time.perf_counter() - started:.0f} s")
 
 

@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from benchmarks.preference import BAND, LEVEL, WINDOW, Row, comparisons, query_of
+from benchmarks.preference import BAND, LEVEL, WINDOW, Row, compared, comparisons
 from benchmarks.sequential import Stop
 from llmfair.audits.aggregates import preference
 from llmfair.audits.listwise.measure import HowRanked, WindowShare, joined_windows, look, share
@@ -58,7 +58,8 @@ def _compared(
     if not which.any():
         return Undefined("no_encounter")
     slots = np.stack([first[which], second[which]], axis=1)
-    return query_of(f"{query} {number}", ahead[which].astype(float), slots)
+    outcomes = compared(np.zeros(len(slots), np.intp), ahead[which].astype(float), slots)
+    return QueryComparisons(outcomes, [f"{query} {number} {item}" for item in range(2 * len(slots))])
 
 
 def stopping(windows: Windows) -> Stop:
