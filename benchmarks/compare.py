@@ -7,13 +7,13 @@ alone would say of a change beyond chance.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections import Counter
+from collections.abc import Iterator
 from math import log, sqrt
 
 import numpy as np
 
+from benchmarks.rows import print_lines
 from llmfair.metrics.pairs import ADJUSTED_ODDS
 from llmfair.stats.paired import away_from_parity, change_of_pairs
 from llmfair.stats.pairs import PairContributions, estimate
@@ -58,23 +58,18 @@ def audit(base: float, other: float, queries: int, seed: int) -> tuple[str, str]
     return claims[away_from_parity(one, two, change.estimate)] if moved else "none", alone
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--audits", type=int, default=AUDITS, help="audits a row")
-    given = options.parse_args()
-    began = time.perf_counter()
-    print(f"{given.audits:,} audits a row of {PAIRS} pairs a query; shares in %")
+def lines(audits: int) -> Iterator[str]:
+    yield f"{audits:,} audits a row of {PAIRS} pairs a query; shares in %"
     heading = " ".join(f"{claim:>10}" for claim in CLAIMS)
-    print(f"{'odds':>15} {'queries':>8} {heading}  by the estimates")
+    yield f"{'odds':>15} {'queries':>8} {heading}  by the estimates"
     for base, other in ROWS:
         for queries in (8, 20, 44):
-            results = [audit(base, other, queries, seed) for seed in range(given.audits)]
+            results = [audit(base, other, queries, seed) for seed in range(audits)]
             claimed, alone = (Counter(result[which] for result in results) for which in (0, 1))
-            shares = " ".join(f"{100 * claimed[claim] / given.audits:10.1f}" for claim in CLAIMS)
-            estimates = ", ".join(f"{claim} {100 * alone[claim] / given.audits:.1f}" for claim in CLAIMS[:2])
-            print(f"{base:7.3f} → {other:.3f} {queries:8} {shares}  {estimates}", flush=True)
-    print(f"{time.perf_counter() - began:.0f} s")
+            shares = " ".join(f"{100 * claimed[claim] / audits:10.1f}" for claim in CLAIMS)
+            estimates = ", ".join(f"{claim} {100 * alone[claim] / audits:.1f}" for claim in CLAIMS[:2])
+            yield f"{base:7.3f} → {other:.3f} {queries:8} {shares}  {estimates}"
 
 
 if __name__ == "__main__":
-    main()
+    print_lines(__doc__, AUDITS, lines)

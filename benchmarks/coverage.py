@@ -7,7 +7,6 @@ relevant document. Every audit goes through the inference of a real one. All fig
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from benchmarks.rows import print_lines
 from llmfair.audits.aggregates import Inference, aggregate, controlled
 from llmfair.audits.plan import share
 from llmfair.metrics.base import ControlledExposures, Quotient, Ratio
@@ -273,18 +273,14 @@ def _share(name: str, holds: Sequence[bool]) -> Share:
     return Share(name, value, error, len(holds))
 
 
-def main() -> None:
-    started = time.perf_counter()
-    print(f"{QUERIES} queries × {sum(EVEN)}, window 20, step 10, 3 passes, 3 orders; seed 0")
+def lines(audits: int) -> Iterator[str]:
+    yield f"{QUERIES} queries × {sum(EVEN)}, window 20, step 10, 3 passes, 3 orders; seed 0"
     for ranker in RANKERS:
-        print(f"  {coverage(ranker)}")
-    print(
-        "relevant 5 % of the protected, 15 % of the unprotected; a ranker without preference; 5 % would be right"
-    )
-    for found in rejections().values():
-        print(f"  {found}")
-    print(f"{time.perf_counter() - started:.0f} s")
+        yield f"  {coverage(ranker, runs=audits)}"
+    yield "relevant 5 % of the protected, 15 % of the unprotected; a ranker without preference; 5 % would be right"
+    for rejected in rejections(runs=audits).values():
+        yield f"  {rejected}"
 
 
 if __name__ == "__main__":
-    main()
+    print_lines(__doc__, RUNS, lines)

@@ -6,9 +6,7 @@ another seed, which go through all that real ones do.
 
 from __future__ import annotations
 
-import argparse
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.rows import print_lines
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.plan import calibrate, findable_of
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
@@ -103,18 +102,14 @@ def row(design: Design, dataset: str, audits: int) -> str:
     )
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--audits", type=int, default=AUDITS, help="audits a row")
-    given, began = options.parse_args(), time.perf_counter()
-    print(f"{given.audits:,} audits a row; standard errors at most {50 / given.audits**0.5:.1f}")
-    print("| lists | odds, alike, slots | disparity %: said, real | parity at 1 %: said, real |")
-    print("| --- | --- | --- | --- |")
+def lines(audits: int) -> Iterator[str]:
+    yield f"{audits:,} audits a row; standard errors at most {50 / audits**0.5:.1f}"
+    yield "| lists | odds, alike, slots | disparity %: said, real | parity at 1 %: said, real |"
+    yield "| --- | --- | --- | --- |"
     for design in DESIGNS:
         with TemporaryDirectory() as folder:
-            print(row(design, write(design, Path(folder)), given.audits), flush=True)
-    print(f"{time.perf_counter() - began:.0f} s")
+            yield row(design, write(design, Path(folder)), audits)
 
 
 if __name__ == "__main__":
-    main()
+    print_lines(__doc__, AUDITS, lines)

@@ -8,14 +8,13 @@ the interval of an excess ratio that is refused where lists have one protected i
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rows import print_lines
 from llmfair.audits.aggregates import Inference
 from llmfair.stats.intervals import Estimate, mean
 from llmfair.stats.significance import LabelledItems, permutations, stratum_means
@@ -165,16 +164,11 @@ def percent(holds: Iterator[bool] | list[bool]) -> str:
     return f"{100 * np.mean(list(holds)):.1f} %"
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--audits", type=int, default=AUDITS)
-    audits, started = options.parse_args().audits, time.perf_counter()
+def lines(audits: int) -> Iterator[str]:
     for part in (means_near_an_end, labels_of_recurring_items, excess_of_single_items):
-        for row in part(audits):
-            print(row, flush=True)
-        print()
-    print(f"{audits} audits a row; {time.perf_counter() - started:.0f} s")
+        yield from part(audits)
+        yield ""
 
 
 if __name__ == "__main__":
-    main()
+    print_lines(__doc__, AUDITS, lines)

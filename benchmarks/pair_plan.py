@@ -8,11 +8,13 @@ how alike pairs of a query are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import hypot, log, sqrt
 
 import numpy as np
 
+from benchmarks.rows import print_lines
 from llmfair.audits.pairwise.calibrate import marginal_odds
 from llmfair.audits.pairwise.measure import beside_each_other, concluded
 from llmfair.audits.pairwise.results import PairFinding
@@ -124,16 +126,16 @@ def _two(design: Design, beta: float, rng: np.random.Generator) -> tuple[bool, b
     return alone, together
 
 
-def row(design: Design, rng: np.random.Generator) -> str:
+def row(design: Design, several: int, rng: np.random.Generator) -> str:
     answers, beta = planned(design, rng), injected(design)
     at_odds = plan_pairs(design.queries, design.pairs, design.odds, *answers)
     fair = plan_pairs(design.queries, design.pairs, 1.0, *answers)
-    audits = [answered(design, beta, rng) for _ in range(AUDITS)]
+    audits = [answered(design, beta, rng) for _ in range(several)]
     limits = [estimate(ADJUSTED_ODDS, counted) for counted in audits]
     real = (
         [each.high is not None and each.high < 1 for each in limits],
         [conclusion(counted) is Conclusion.OUTSIDE for counted in audits],
-        [conclusion(answered(design, 0.0, rng)) is Conclusion.WITHIN for _ in range(AUDITS)],
+        [conclusion(answered(design, 0.0, rng)) is Conclusion.WITHIN for _ in range(several)],
     )
     power, disparity, parity = (f"{100 * np.mean(each):.0f}" for each in real)
     spreads = f"{design.query_sd:g}, {design.pair_sd:g}, {design.slot_sd:g}"
@@ -152,17 +154,18 @@ HEADER = (
 )
 
 
-def main() -> None:
-    print(HEADER, "| --- | --- | --- | --- | --- | --- |", sep="\n")
+def lines(audits: int) -> Iterator[str]:
+    yield HEADER
+    yield "| --- | --- | --- | --- | --- | --- |"
     for number, design in enumerate(DESIGNS):
-        print(row(design, np.random.default_rng(number)))
+        yield row(design, audits, np.random.default_rng(number))
     for design in EDGES:
         alone, together = at_the_edge(design)
-        print(
+        yield (
             f"two strata at {design.odds:g}, {design.queries} × {design.pairs}: disparity in {100 * alone:.1f} % by "
             f"strata alone, in {100 * together:.1f} % among both"
         )
 
 
 if __name__ == "__main__":
-    main()
+    print_lines(__doc__, AUDITS, lines)

@@ -9,8 +9,6 @@ tests of many methods. "Before" is the rule of intervals alone, against the orig
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rows import print_lines
 from llmfair.audits.aggregates import Inference
 from llmfair.audits.refine.measure import Contrast, Rule, contrast, finding_of
 from llmfair.audits.refine.words import status_of
@@ -295,16 +294,11 @@ def _percent(shares: Sequence[Sequence[bool]]) -> str:
     return " ".join(f"{100 * share:6.1f}" for share in np.mean(shares, axis=0))
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--audits", type=int, default=AUDITS, help="audits a row")
-    given, began = options.parse_args(), time.perf_counter()
-    print(f"{given.audits:,} audits a row; shares in %, standard errors at most {50 / given.audits**0.5:.1f}")
+def lines(audits: int) -> Iterable[str]:
+    yield f"{audits:,} audits a row; shares in %, standard errors at most {50 / audits**0.5:.1f}"
     for part in (loops, costs, nulls, families):
-        for line in part(given.audits):
-            print(line, flush=True)
-    print(f"{time.perf_counter() - began:.0f} s")
+        yield from part(audits)
 
 
 if __name__ == "__main__":
-    main()
+    print_lines(__doc__, AUDITS, lines)

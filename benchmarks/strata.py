@@ -10,27 +10,21 @@ or within where its interval is.
 
 from __future__ import annotations
 
-import argparse
-import os
-import resource
-import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil, exp, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rows import print_rows
 from llmfair.stats.strata import MOST_POWERS, Comparisons, Figure, Strata, Stratum, figure, fitted
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
-AUDITS, AT_ONCE = 300, 25
 RELEVANCE = 1.5
 STEP = 10
 ALPHA = 0.025
@@ -359,37 +353,17 @@ def _held(figures: Sequence[Figure], odds: float | None) -> str:
     return _percent([low <= odds <= high for low, high in limits])
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--audits", type=int, default=AUDITS, help="audits a row")
-    options.add_argument("--only", default="", help="rows whose name has this")
-    options.add_argument("--processes", type=int, default=os.cpu_count())
-    given = options.parse_args()
-    began = time.perf_counter()
-    by_odds: dict[float | None, list[Audit]] = {}
-    print(
-        f"{given.audits:,} audits a row; shares in %, standard errors at most {50 / given.audits**0.5:.1f}\n"
-    )
-    print(HEADER)
-    with ProcessPoolExecutor(given.processes) as pool:
-        for row in rows():
-            if given.only in row.name:
-                seeds = np.array_split(np.arange(given.audits), ceil(given.audits / AT_ONCE))
-                parts = pool.map(partial(audits, row), [[int(seed) for seed in part] for part in seeds])
-                results = [each for part in parts for each in part]
-                by_odds.setdefault(row.of_both, []).extend(results)
-                print(line(row, results), flush=True)
+def all_at(results: Sequence[tuple[Row, list[Audit]]]) -> Iterator[str]:
+    """All audits at odds of 1, and at 0.8."""
     for odds in (1.0, 0.8):
-        results = by_odds.get(odds, [])
-        if results:
-            print(
-                f"\nall {len(results):,} audits at odds of {odds:g}: disparity before "
-                f"{several(old_disparity(results))}, now {several(disparity(results))}; parity now "
-                f"{_percent([each.now.parity()[0] for each in results])}"
+        audits = [audit for row, of_row in results if row.of_both == odds for audit in of_row]
+        if audits:
+            yield (
+                f"\nall {len(audits):,} audits at odds of {odds:g}: disparity before "
+                f"{several(old_disparity(audits))}, now {several(disparity(audits))}; parity now "
+                f"{_percent([each.now.parity()[0] for each in audits])}"
             )
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"\n{time.perf_counter() - began:.0f} s, {spent.ru_utime + spent.ru_stime:.0f} s of CPU")
 
 
 if __name__ == "__main__":
-    main()
+    print_rows(rows(), audits, line, HEADER, __doc__, all_at)
