@@ -21,9 +21,10 @@ from msgspec import structs
 from llmfair import registry
 from llmfair.audits.gates import as_shown
 from llmfair.audits.kind import GENERAL, Kind, Study, kind_of, studies, study_of
-from llmfair.datasets.tables import is_frame, stored_frame
-from llmfair.errors import LlmfairError, MissingExtra, RequirementFailed, UsageError, did_you_mean
+from llmfair.datasets.tables import stored_frame
+from llmfair.errors import LlmfairError, RequirementFailed, UsageError, did_you_mean
 from llmfair.io.files import plain, write_whole
+from llmfair.io.tables import is_table
 from llmfair.metrics.names import parse_measure
 from llmfair.results import FLOATS, Exhibits, Row, lines_of, query_figures
 from llmfair.rundir import REPORT, RunDir, find_run, with_factors
@@ -76,7 +77,7 @@ def takes(settings: type[CommandSettings]) -> Callable[[F], F]:
 
 def make_settings(settings: type[S], values: Mapping[str, Any], preset: str | None = None) -> S:
     """The settings from keyword arguments. Raises UsageError for an unknown name and for a value of another type."""
-    if is_frame(values.get("dataset")):
+    if is_table(values.get("dataset")):
         values = {**values, "dataset": stored_frame(values["dataset"])}
     names = [item.name for item in settings.given() if item.name not in COMMAND_LINE]
     if unknown := next((name for name in values if name not in names), None):
@@ -184,14 +185,12 @@ class Result:
         return row
 
     def to_frame(self, per_query: bool = False) -> pandas.DataFrame:
-        """The rows as a pandas DataFrame, undefined figures as NaN. Raises MissingExtra without pandas.
+        """The rows as a pandas DataFrame, undefined figures as NaN.
 
         Those of metrics.csv, or of per_query.csv; of a comparison, study or calibration those of its table.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtra("pandas is not installed.", "pip install 'llmfair[pandas]'") from None
+        import pandas
+
         if self._measured:
             factors = getattr(getattr(self.found, "design", None), "factors", None) or {}
             header, lines = with_factors(lines_of(self.per_query if per_query else self.rows), factors)

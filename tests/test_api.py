@@ -28,7 +28,6 @@ from llmfair.audits.listwise.settings import (
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.backends.base import Transient
-from llmfair.errors import MissingExtra
 from llmfair.io.files import json_text, plain
 from llmfair.metrics.base import Judged, Value
 from llmfair.settings.commands import FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
@@ -249,7 +248,8 @@ def test_a_figure_is_found_by_measure_variant_and_group(pairs: tuple[llmfair.Res
 
 @pytest.mark.whole
 def test_frames_hold_the_rows_of_the_csv_files() -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     result = llmfair.audit_listwise(**QUICK)
     frames = {"metrics.csv": result.to_frame(), "per_query.csv": result.to_frame(per_query=True)}
     for name, frame in frames.items():
@@ -273,16 +273,6 @@ def test_figures_of_scored_files_are_there_without_a_folder() -> None:
     assert scored["P@20", str(ranked)].n == 5 and len({row.query_id for row in scored.per_query}) == 5
     with pytest.raises(llmfair.UsageError, match="score wrote no folder"):
         _ = scored.folder
-
-
-def test_without_pandas_the_install_line_is_said(
-    pairs: tuple[llmfair.Result, llmfair.Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtra) as error:
-        pairs[0].to_frame()
-    assert error.value.hint == "pip install 'llmfair[pandas]'"
-    assert error.value.hint in error.value.__notes__  # a traceback shows it
 
 
 def test_a_notebook_is_shown_no_markup_of_a_model(tmp_path: Path) -> None:

@@ -168,13 +168,25 @@ def declared(settings: JudgementSettings) -> dict[str, Attribute]:
 
 def check_queries(path: Path, file: RunFile, judgements: Judgements) -> None:
     """Raises UsageError for a run that has none of the judged queries."""
-    judged = judgements.qrels
-    if judged and not judged.keys() & file.rankings.keys():
-        raise UsageError(
-            f"{path} ranks none of the queries of {judgements.name} (here '{next(iter(file.rankings), '')}', "
-            f"there '{next(iter(judged))}').",
-            "a run and its qrels call queries by the same ids",
-        )
+    if judgements.qrels and not judgements.qrels.keys() & file.rankings.keys():
+        raise ranks_none(path, f"queries of {judgements.name}", file.rankings, judgements.qrels)
+
+
+def check_documents(path: Path, file: RunFile, judgements: Judgements) -> None:
+    """Raises UsageError for a run that has none of the documents that have a group."""
+    documents = judgements.documents
+    ranked = [doc_id for ranking in file.rankings.values() for doc_id in ranking.doc_ids]
+    if not any(doc_id in documents and documents[doc_id].groups for doc_id in ranked):
+        grouped = (doc_id for doc_id, document in documents.items() if document.groups)
+        raise ranks_none(path, "documents that have a group", ranked, grouped)
+
+
+def ranks_none(path: Path, of: str, here: Iterable[str], there: Iterable[str]) -> UsageError:
+    """Of a run whose ids are others."""
+    return UsageError(
+        f"{path} ranks none of the {of} (here '{next(iter(here), '')}', there '{next(iter(there), '')}').",
+        "a run, its qrels and its groups call queries and documents by the same ids",
+    )
 
 
 def read_file(path: Path, announce: Announce, scores_kept: bool = False) -> RunFile:

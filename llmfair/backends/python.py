@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib.util import find_spec
 from inspect import isawaitable, isclass, iscoroutinefunction
 from pathlib import Path
 from pkgutil import resolve_name
@@ -27,7 +26,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.given import PREFIX as GIVEN
 from llmfair.backends.given import source_of
 from llmfair.checkpoints import Checkpoint, find_checkpoint, require_local
-from llmfair.errors import BackendError, LlmfairError, MissingExtra, Rejected, UsageError, line_of
+from llmfair.errors import BackendError, LlmfairError, Rejected, UsageError, line_of
 from llmfair.io import files
 from llmfair.io.files import encode
 from llmfair.io.text import aside
@@ -231,9 +230,7 @@ class Function:
 @register("backend", "pyterrier")
 @scores_lists
 def pyterrier(name: str, options: BackendOptions) -> Function:
-    """The transformer that a spec names. Raises UsageError, and MissingExtra without pandas."""
-    if find_spec("pandas") is None:
-        raise MissingExtra("a transformer of PyTerrier ranks a frame.", "pip install 'llmfair[pandas]'")
+    """The transformer that a spec names. Raises UsageError."""
     transformer = imported(name, "pyterrier")
     if not callable(getattr(transformer, "transform", None)):
         raise UsageError(f"pyterrier:{name} has no method transform.", "name a transformer that re-ranks")

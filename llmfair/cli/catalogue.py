@@ -215,7 +215,7 @@ NEEDED = {
     "hf": (("torch", "transformers", "peft", "llguidance"), LOCAL),
     "cross-encoder": (("torch", "transformers", "sentence_transformers"), LOCAL),
     "nli": (("torch", "transformers"), LOCAL),
-    "pyterrier": (("pandas", "pyterrier"), "pip install 'llmfair[pandas]' python-terrier"),
+    "pyterrier": (("pyterrier",), "pip install python-terrier"),
     "vllm": (
         ("vllm",),
         "pip install 'llmfair[vllm]' beside an NVIDIA GPU, or --base-url http://HOST:8000/v1",

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from llmfair import registry
 from llmfair.datasets.files import DataOptions, read_folder
 from llmfair.errors import UsageError, did_you_mean
+from llmfair.io.files import beside
+from llmfair.io.tables import FORMS, form_of, is_table
 from llmfair.nouns import Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
 
 FOUR_FILES = (
@@ -80,38 +82,53 @@ class GroupedDocuments(Protocol):
         """The side of every document whose title and side are known; at least of those relevant to a query."""
 
 
-def load_dataset(name: str, options: DataOptions | None = None) -> Any:
+def load_dataset(name: Any, options: DataOptions | None = None) -> Any:
     """A Dataset, or a source to draw one from (`buckets.draw`), by id; a user's own folder or table is both.
 
-    Raises UsageError with the nearest ids, and for what is given and says nothing of such data.
+    `name` may be a table in memory: a frame, or rows as a list of dicts. Raises UsageError with the nearest ids, and
+    for what is given and says nothing of such data.
     """
-    from llmfair.datasets.tables import form_of, hub_table, ir_collection, table_of
+    from llmfair.datasets.tables import hub_table, ir_collection, stored_frame, table_of
 
     options = options or DataOptions()
-    collection, form = name.startswith("irds:"), form_of(Path(name))
-    table = name.startswith("hf:") or (form is not None and Path(name).is_file())
+    if is_table(name):
+        name = stored_frame(name)
+    if not isinstance(name, str | Path):
+        raise UsageError(
+            f"{type(name).__name__} is no dataset.", "its name, its path, a frame, or rows as dicts"
+        )
+    path, name = Path(name), str(name)
+    collection, hub = name.startswith("irds:"), name.startswith("hf:")
+    table = hub or (form_of(path) is not None and path.is_file())
     for flag, value, fits, of in (
         ("columns", options.columns, table, "tables"),
         ("attributes", options.attributes, table or collection, "tables and collections"),
         ("groups", options.groups, collection, "collections of ir_datasets"),
         ("run", options.run, collection, "collections of ir_datasets"),
     ):
-        if value and not fits:
+        if value and not fits and (form_of(path) is None or path.exists()):
             raise UsageError(f"--{flag} is said of {of}, and {name} is none.", "leave it out")
     if collection:
         return ir_collection(name, options, cache_folder() / "indexes")
     if table:
-        return hub_table(name, options) if name.startswith("hf:") else table_of(Path(name), options)
+        return hub_table(name, options) if hub else table_of(path, options)
     if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
-    if Path(name).is_dir():
-        return read_folder(Path(name), allow_missing=options.allow_missing)
-    if form is not None:
-        raise UsageError(f"{name}: there is no such file.", "a table of your own, by its path from here")
-    raise UsageError(
-        f"no dataset '{name}'.{did_you_mean(name, registry.names('dataset'))}",
-        f"llmfair datasets list    lists them all; {FOUR_FILES}",
-    )
+    if path.is_dir():
+        return read_folder(path, allow_missing=options.allow_missing)
+    raise no_dataset(name, f"llmfair datasets list    lists them all; {FOUR_FILES}")
+
+
+def no_dataset(name: str, hint: str) -> UsageError:
+    """Of a name that no dataset has, and no file or folder that could be read as one."""
+    path = Path(name)
+    if path.is_file():
+        return UsageError(f"{name} is no table: its name ends in none of {', '.join(FORMS)}.", hint)
+    if form_of(path):
+        hint = "a table of your own, by its path from here"
+        return UsageError(f"{name}: there is no such file.{beside(path)}", hint)
+    near = did_you_mean(name, registry.names("dataset")) or beside(path)
+    return UsageError(f"no dataset '{name}'.{near}", hint)
 
 
 def attribute_of(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
@@ -134,6 +151,10 @@ def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPol
         raise UsageError(
             f"dataset '{dataset.name}' has no attribute: no document has a group.",
             "add lines doc_id, attribute, group to groups.tsv",
+        )
+    if name in getattr(dataset, "without_item", ()):
+        raise UsageError(
+            f"no item of {dataset.name} has a group of '{name}'.", f"others have: {', '.join(by_name)}"
         )
     if name is not None and name not in by_name:
         raise UsageError(

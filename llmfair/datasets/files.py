@@ -66,7 +66,8 @@ class OwnData:
     """Data of a user's own, once all files agree: a `Dataset` with lists, or a source to draw them from.
 
     `where` names it in errors. `lists` are those that there are, `without_list` the queries of which nothing says what
-    is to be ranked, `left_out` why others have none; `missing` counts judgements that were dropped.
+    is to be ranked, `left_out` why others have none; `missing` counts judgements that were dropped. `without_item`:
+    attributes that are declared beside the data, and that no item has a group of.
     """
 
     # Of its own lists every relevant document is at hand.
@@ -79,6 +80,7 @@ class OwnData:
         self.by_id: dict[str, Query] = {}
         self.qrels: dict[str, dict[str, int]] = {}
         self.attributes: list[Attribute] = []
+        self.without_item: list[str] = []
         self.lists: dict[str, list[str]] = {}
         self.left_out: dict[str, str] = {}
         self.without_list: list[str] = []
@@ -186,6 +188,8 @@ def read_folder(
                 raise wrong(groups, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
     data.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}
     data.attributes = [attribute for name, attribute in declared.items() if name in used]
+    if declared_in.is_file():
+        data.without_item = [name for name in declared if name not in used]
     for query_id in data.by_id:
         grades, ranks = data.qrels.get(query_id, {}), ranked.get(query_id, {})
         if not ranked and grades and all(grade >= 1 for grade in grades.values()):

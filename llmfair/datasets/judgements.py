@@ -13,7 +13,8 @@ from msgspec import Meta
 from llmfair.datasets.base import load_dataset
 from llmfair.datasets.files import NO_GROUPS, DataOptions, groups_of, identifier, sides_of
 from llmfair.errors import UsageError
-from llmfair.io.files import MOST_OF_JSON, csv_rows, number, read_document, wrong
+from llmfair.io.files import MOST_OF_JSON, number, read_document, wrong
+from llmfair.io.tables import rows_of
 from llmfair.io.trec import RunFile, cell, read_qrels, read_run, run_of
 from llmfair.nouns import Attribute, Document, Qrels, Query, Side
 
@@ -94,7 +95,7 @@ def read_any_run(path: Path, scores_kept: bool = False) -> RunFile:
         scored = read_document(path, dict[Word, dict[Word, Finite]], HINT, MOST_OF_JSON)
     else:
         scored = {}
-        for line, row in csv_rows(path, HINT):
+        for line, row in rows_of(path, HINT):
             query = "query_id" if "query_id" in row else "q_id"
             if missing := [name for name in (query, "doc_id", "score") if name not in row]:
                 raise wrong(path, line, missing[0], f"there is no such column ({', '.join(row)})", HINT)

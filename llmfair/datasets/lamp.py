@@ -22,7 +22,8 @@ from llmfair.datasets.download import DownloadProgress, Origin, alone_in, downlo
 from llmfair.datasets.files import NO_GROUPS, Groups, Id
 from llmfair.datasets.judgements import Finite
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.io.files import MOST_OF_JSON, csv_rows, number, read_document, sha256, wrong
+from llmfair.io.files import MOST_OF_JSON, number, read_document, sha256, wrong
+from llmfair.io.tables import delimited
 from llmfair.io.trec import RESERVED_QUERY, RUN, cell, columns
 from llmfair.nouns import LABEL, LEAST_GAIN, Document, Query
 from llmfair.registry import register
@@ -262,7 +263,7 @@ def read_useful(path: Path, lists: Lists) -> dict[str, dict[str, bool]]:
     """
 
     def rows() -> Iterator[tuple[int, str, str, float]]:
-        for line, row in csv_rows(path, LABELS_HINT, "\t"):
+        for line, row in delimited(path, LABELS_HINT):
             label = next((name for name in LABELS if name in row), "")
             if not label or not {"qid", "pid"} <= row.keys():
                 raise wrong(path, 1, "", f"is no header with qid, pid and {' or '.join(LABELS)}", LABELS_HINT)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ from llmfair.datasets.judgements import HINT as RUN_HINT
 from llmfair.datasets.judgements import read_any_run
 from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
-from llmfair.io.files import csv_rows, json_lines, number, unique, write_whole, wrong
-from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, declared_groups, no_group
+from llmfair.io.files import number, write_whole, wrong
+from llmfair.io.tables import PACKED, Row, frame_of, records, rows_of
+from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, declared_groups, nearest, no_group
 from llmfair.nouns import Attribute, Document, Query
 
-Row = tuple[int, Mapping[str, Any]]
-"""The line of a row, or its number where a form has no lines, and its cells by column."""
 PREFIX = "hf:"
 COLUMNS = ("query_id", "query", "doc_id", "title", "text", "relevance")
 """What is read of a row, beside a column for each attribute."""
@@ -41,7 +39,7 @@ HINT = (
 def read_table(
     name: str,
     path: Path,
-    rows_of: Callable[[Collection[str]], Iterable[Row]],
+    rows_with: Callable[[Collection[str]], Iterable[Row]],
     options: DataOptions,
     declared_in: Path,
 ) -> OwnData:
@@ -59,11 +57,24 @@ def read_table(
     lines: dict[tuple[str, ...], int] = {}
     query_ids: dict[str, str] = {}
     shared: dict[tuple[object, ...], Groups] = {}
+    theirs = {column.casefold(): of for of, column in columns.items()}
+
+    def absent(of: str, row: Mapping[str, Any]) -> str:
+        near = (name for name in row if name.casefold() == columns[of].casefold())
+        what = f"there is no such column{f' for {of}' * (of != columns[of])} ({', '.join(row)})"
+        return (
+            f"{what}; did you mean '{name}'?"
+            if (name := next(near, ""))
+            else what + nearest(columns[of], row)
+        )
 
     def fail(name: str, what: str, line: int = 0) -> UsageError:
         return wrong(path, line, columns.get(name, name), what, HINT)
 
-    for line, row in rows_of({*columns.values()}):
+    for line, row in rows_with({*columns.values()}):
+        for column in row:
+            if column not in there and (of := theirs.get(column.casefold(), "")) and columns[of] not in row:
+                raise fail(of, absent(of, row), line)
         there |= dict.fromkeys(row)
         cells = {}
         for of in COLUMNS:
@@ -77,8 +88,7 @@ def read_table(
             query_id = query_ids.setdefault(words, f"q{len(query_ids) + 1}")
         for of, needed in (("query_id", query_id), ("doc_id", doc_id), ("title", title or text)):
             if not needed:
-                absent = f"there is no such column ({', '.join(row)})"
-                raise fail(of, "is empty" if columns[of] in row else absent, line)
+                raise fail(of, "is empty" if columns[of] in row else absent(of, row), line)
             if of != "title" and identifier(needed) is None:
                 raise fail(of, f"'{needed}' holds white space", line)
         if query_id == RESERVED_QUERY:
@@ -117,12 +127,15 @@ def read_table(
         raise fail("", "has no rows")
     for of, column in columns.items():
         if of != column and column not in there:
-            raise fail(of, f"there is no such column for {of} (--columns)")
+            raise fail(of, f"{absent(of, there)} (--columns)")
     data.leave_out_short(HINT)
-    data.attributes = [attribute for of, attribute in attributes.items() if columns[of] in there]
+    used = {of for groups in shared.values() for of in groups}
+    data.attributes = [attribute for of, attribute in attributes.items() if of in used]
+    data.without_item = [of for of in attributes if declared and of not in used]
     if not data.attributes:
+        near = next(filter(None, (nearest(of, there) for of in attributes if columns[of] not in there)), "")
         raise UsageError(
-            f"{path}: no column is an attribute ({', '.join(attributes)}).",
+            f"{path}: no item has a group of {' or '.join(attributes)}{near or '.'}",
             f"--columns {next(iter(attributes))}=COLUMN, or declare your own in {declared_in}",
         )
     return data
@@ -130,9 +143,10 @@ def read_table(
 
 def table_of(path: Path, options: DataOptions) -> OwnData:
     """A file as a dataset, by the ending of its name."""
-    name = path.name.removesuffix(".gz").rpartition(".")[0]
-    rows = partial(FORMS[str(form_of(path))], path)
-    return read_table(name, path, rows, options, files.stored(path.parent / ATTRIBUTES))
+    name = (Path(path.stem) if path.suffix in PACKED else path).stem
+    return read_table(
+        name, path, lambda of: rows_of(path, HINT, of), options, files.stored(path.parent / ATTRIBUTES)
+    )
 
 
 def _renamed(columns: str | None, attributes: Mapping[str, Attribute]) -> dict[str, str]:
@@ -165,70 +179,13 @@ def _text(value: Any) -> str:
     return "" if value is None or value != value else str(value)
 
 
-# Files
+def stored_frame(table: Any) -> str:
+    """The file that a table in memory is kept in, by its content, so that its runs can go on.
 
-
-def _csv(path: Path, wanted: Collection[str]) -> Iterator[Row]:
-    return csv_rows(path, HINT, "\t" if path.name.removesuffix(".gz").endswith(".tsv") else "")
-
-
-def _json(path: Path, wanted: Collection[str]) -> Iterator[Row]:
-    return json_lines(path, dict[str, Any], HINT)
-
-
-def _parquet(path: Path, wanted: Collection[str]) -> Iterator[Row]:
-    """The rows of a Parquet file, from 1; cells of columns that are not `wanted` are None. Raises MissingExtra."""
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise MissingExtra("pyarrow is not installed.", "pip install 'llmfair[parquet]'") from None
-    try:
-        with files.opened(path) as stored, ParquetFile(stored) as file:
-            unread = dict.fromkeys(unique(path, 0, file.schema_arrow.names, HINT))
-            rows = file.read([name for name in unread if name in wanted]).to_pylist()
-    except (ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
-        raise wrong(path, 0, "", f"cannot be read as Parquet: {line_of(error)}", HINT) from None
-    return ((number, unread | row) for number, row in enumerate(rows, start=1))
-
-
-FORMS: Mapping[str, Callable[[Path, Collection[str]], Iterator[Row]]] = {
-    ".csv": _csv, ".tsv": _csv, ".jsonl": _json, ".parquet": _parquet
-}  # fmt: skip
-"""How tables are read, by the ending of their file; a text may be packed (.gz)."""
-
-
-def form_of(path: Path) -> str | None:
-    """The ending that says how a file is read; None of one that is no table."""
-    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    return ending if ending in FORMS else None
-
-
-# Frames of pandas or polars, kept as tables by their content, so that their runs can go on
-
-
-def is_frame(value: object) -> bool:
-    """Whether a value is a table in memory."""
-    return hasattr(value, "columns") and (hasattr(value, "iter_rows") or hasattr(value, "to_dict"))
-
-
-def stored_frame(frame: Any) -> str:
-    """The file that a frame is kept in, below the cache's folder. Raises UsageError where it cannot be written."""
-
-    def native(value: Any) -> Any:
-        """A number or array of numpy as JSON has it; a date and whatever else as its text."""
-        return value.tolist() if hasattr(value, "tolist") else str(value)
-
-    names = unique(Path("the frame"), 0, map(str, frame.columns), "rename or drop one")
-    rows: Iterable[Mapping[Any, Any]] = (
-        frame.iter_rows(named=True)
-        if hasattr(frame, "iter_rows")
-        else frame.astype(object).where(frame.notna(), None).to_dict("records")
-    )
-    lines = [
-        f"{json.dumps(dict(zip(names, row.values(), strict=True)), ensure_ascii=False, default=native)}\n"
-        for row in rows
-    ]
+    Raises UsageError where it cannot be written.
+    """
+    rows = records(frame_of(table))
+    lines = [f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in rows]
     digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     path = cache_folder() / "frames" / digest / "frame.jsonl"
     try:

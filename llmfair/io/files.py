@@ -8,11 +8,13 @@ there: a file is written under a name that nobody can foresee and renamed, one t
 
 from __future__ import annotations
 
+import bz2
 import csv
 import errno
 import gzip
 import hashlib
 import json
+import lzma
 import math
 import os
 import re
@@ -23,8 +25,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from io import BufferedReader, BytesIO
-from itertools import accumulate, chain
+from io import BufferedReader, TextIOWrapper
+from itertools import accumulate, islice
 from pathlib import Path
 from secrets import token_hex
 from socket import gethostname
@@ -34,7 +36,7 @@ import orjson
 from filelock import FileLock, Timeout
 from msgspec import convert
 
-from llmfair.errors import RunConflict, UsageError
+from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.io.text import from_csv
 
 # Files that are read: regular ones alone, and no more of them than their kind holds.
@@ -52,7 +54,20 @@ MOST_BY_HAND = 1 << 20
 LONGEST_LINE = 16 << 20
 DEEPEST = 100
 """Levels of JSON that a user gives as a flag."""
+MOST_NAMES = 1_000
+"""Names in a folder that one which is not there is held against."""
 GZIP = b"\x1f\x8b"
+PACKERS: Mapping[bytes, Callable[[BufferedReader], Any]] = {
+    GZIP: lambda file: gzip.GzipFile(fileobj=file), b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile
+}  # fmt: skip
+"""What unpacks a file, by what it begins with."""
+NO_TEXTS = {
+    b"PK\x03\x04": "a ZIP archive, or a workbook: save a table as CSV",
+    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it, or pack it with gzip",
+    b"\x04\x22\x4d\x18": "packed by lz4: unpack it, or pack it with gzip",
+}
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
+"""What unpacking raises; an OSError without a number, too."""
 FREELY, TIMES = 4 << 20, 100
 """A packed file unpacks to this many bytes, and beyond them to so many times its own; texts come to 5 to 20 times."""
 
@@ -83,6 +98,24 @@ def opened(path: Path | str) -> BufferedReader:
     raise OSError(errno.EINVAL, "no regular file, but a pipe or a device", str(path))
 
 
+def unpacked(file: BufferedReader) -> Any:
+    """What an opened file holds, packed or not. Raises OSError for what is no text and is packed in no known way."""
+    begins = file.peek(6)
+    if (packer := next((PACKERS[mark] for mark in PACKERS if begins.startswith(mark)), None)) is not None:
+        return packer(file)
+    if what := next((NO_TEXTS[mark] for mark in NO_TEXTS if begins.startswith(mark)), ""):
+        raise OSError(errno.EINVAL, what)
+    return file
+
+
+def beside(path: Path | str) -> str:
+    """` Did you mean 'x'?` for the nearest name in the folder of a file that is not there, or nothing."""
+    path, names = Path(path), list[str]()
+    with suppress(OSError, ValueError):
+        names = [item.name for item in islice(path.parent.iterdir(), MOST_NAMES)]
+    return did_you_mean(path.name, names)
+
+
 def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
     """All of a file. Raises OSError, of one with more than `most` bytes too."""
     with opened(path) as file:
@@ -104,17 +137,17 @@ def sha256(path: Path | str) -> str:
 
 
 def text(path: Path | str, most: int = MOST_WHOLE) -> str:
-    """All of a file in UTF-8, whatever ends its lines, unpacked where its content is gzip's.
+    """All of a file in UTF-8, whatever ends its lines, unpacked where it is packed.
 
     Raises OSError, of more than `most` bytes too, and ValueError for what is no UTF-8.
     """
-    data = content(path, most)
-    if not data.startswith(GZIP):
-        return decoded(data)
     try:
-        with gzip.GzipFile(fileobj=BytesIO(data)) as packed:
-            data = packed.read(most + 1)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        with opened(path) as file:
+            stream = unpacked(file)
+            data = content_of(file, path, most) if stream is file else stream.read(most + 1)
+    except DAMAGE as error:
+        if getattr(error, "errno", None) is not None:
+            raise
         raise OSError(errno.EINVAL, f"damaged: {error}", str(path)) from None
     if len(data) > most:
         raise OSError(errno.EFBIG, f"unpacks to more than {most >> 20:,} MB", str(path))
@@ -139,7 +172,7 @@ def toml_of(written: str) -> dict[str, Any]:
         raise ValueError("nested too deeply") from None
 
 
-def pieces(file: BinaryIO | BufferedReader | gzip.GzipFile) -> Iterator[bytes]:
+def pieces(file: BinaryIO | BufferedReader) -> Iterator[bytes]:
     """The lines of a file with their ends; one that is longer than `LONGEST_LINE` in several."""
     return iter(partial(file.readline, LONGEST_LINE), b"")
 
@@ -392,11 +425,16 @@ def read_lines(path: Path, of: type[T]) -> Iterator[T]:
 def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
     """Each line of a file read by `of`, in order. Raises UsageError naming a line that is not `what`."""
     rows: list[T] = []
-    for line, row in csv_rows(path, AGAIN):
-        try:
-            rows.append(of(from_csv(row)))
-        except (ValueError, LookupError, TypeError) as error:
-            raise UsageError(f"{path}:{line}: is not {what}: {error}.", AGAIN) from None
+    reader = csv.reader((line for _, line in whole_lines(path, AGAIN)), strict=True)
+    try:
+        names = next(reader)
+        for cells in reader:
+            if len(cells) != len(names):
+                lengths = f"has {len(cells)} cells where the first line names {len(names)}"
+                raise wrong(path, reader.line_num, "", lengths, AGAIN)
+            rows.append(of(from_csv(dict(zip(names, cells, strict=True)))))
+    except (csv.Error, ValueError, LookupError, TypeError) as error:
+        raise UsageError(f"{path}:{reader.line_num}: is not {what}: {error}.", AGAIN) from None
     return rows
 
 
@@ -444,28 +482,38 @@ def field_of(error: Exception) -> tuple[str, str]:
 
 
 def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a UTF-8 file with their ends, gzip or not, without a byte-order mark.
+    """The numbered lines of a file in UTF-8 or UTF-16 with their ends, packed or not, without a byte-order mark.
 
     Raises UsageError naming file and line.
     """
     number = 0
     try:
         with opened(path) as file:
-            lines = pieces(file)
-            if file.peek(2)[:2] == GZIP:
-                lines = texts(pieces(gzip.GzipFile(fileobj=file)), file.tell, path)
-            for number, raw in enumerate(lines, 1):
+            lines = pieces(stream := unpacked(file))
+            begins = stream.peek(2)[:2]
+            if begins in UTF_16 or begins.count(0) == 1:  # without a mark one of the bytes of a letter is 0
+                encoding = UTF_16.get(begins, "utf-16-le" if begins[1:] == b"\0" else "utf-16-be")
+                text = TextIOWrapper(stream, encoding, newline="\n")
+                lines = (line.encode() for line in iter(partial(text.readline, LONGEST_LINE), ""))
+            for number, raw in enumerate(texts(lines, file.tell, path) if stream is not file else lines, 1):
                 if len(raw) >= LONGEST_LINE and not raw.endswith(b"\n"):
                     raise wrong(path, number, "", f"longer than {LONGEST_LINE >> 20} MB", hint)
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise wrong(path, number + 1, "", "the gzip file is damaged or cut off here", hint) from None
-    except OSError as error:
-        raise wrong(path, number, "", f"cannot be read: {error.strerror}", hint) from None
+    except FileNotFoundError as error:
+        raise wrong(path, 0, "", f"cannot be read: {error.strerror}{beside(path)}", hint) from None
+    except DAMAGE as error:
+        if why := getattr(error, "strerror", None):
+            raise wrong(path, number, "", f"cannot be read: {why}", hint) from None
+        raise wrong(path, number + 1, "", "the packed file is damaged or cut off here", hint) from None
     except UnicodeDecodeError as error:
-        raise wrong(path, number, "", f"not UTF-8 (byte {error.start + 1} of the line)", hint) from None
+        what = f"byte {error.start + 1} of the line" if error.encoding == "utf-8" else error.encoding
+        raise wrong(path, number, "", f"not UTF-8 ({what})", hint) from None
     if not number and not may_be_empty:
         raise wrong(path, 0, "", "is empty", hint)
+
+
+UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+"""Marks of a text in UTF-16, as Excel saves "Unicode text"."""
 
 
 def text_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
@@ -503,40 +551,6 @@ def read_document(path: Path, of: Any, hint: str = AGAIN, most: int = MOST_RECOR
         raise wrong(path, 0, "", f"cannot be read: {error.strerror}", hint) from None
     except ValueError as error:
         raise wrong(path, 0, *field_of(error), hint) from None
-
-
-def csv_rows(path: Path, hint: str, separator: str = "") -> Iterator[tuple[int, dict[str, str]]]:
-    """Rows below a line of column names, by their line; separated by commas, or by semicolons where those are alone."""
-    lines = (line for _, line in whole_lines(path, hint))
-    first = next(lines)
-    delimiter = separator or (";" if ";" in first and "," not in first else ",")
-    csv.field_size_limit(LONGEST_LINE)
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-    names: list[str] = []
-    begins = 1
-    try:
-        for cells in reader:
-            line, begins = begins, reader.line_num + 1
-            if not any(map(str.strip, cells)):
-                continue
-            if not names:
-                names = unique(path, line, map(str.strip, cells), hint)
-            elif len(cells) != len(names):
-                raise wrong(
-                    path, line, "", f"has {len(cells)} cells where the first line names {len(names)}", hint
-                )
-            else:
-                yield line, dict(zip(names, cells, strict=True))
-    except csv.Error as error:  # what is open is not closed: nothing behind it can be told
-        raise wrong(path, begins, "", f"not a row of {len(names) or 'column'} cells: {error}", hint) from None
-
-
-def unique(path: Path, line: int, names: Iterable[str], hint: str) -> list[str]:
-    """Names of columns, each of which is there once. Raises UsageError."""
-    columns = [*names]
-    if twice := next((name for place, name in enumerate(columns) if name in columns[:place]), None):
-        raise wrong(path, line, twice, "names two columns", hint)
-    return columns
 
 
 # Files told from what they were when they were made: by size and time, and by content where only the time differs. So

@@ -295,7 +295,6 @@ longest, short, nothing = Longest(), Short(), object()
 
 @pytest.mark.whole
 def test_a_transformer_over_a_frame(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed")
     monkeypatch.chdir(tmp_path)
     Path("own_pipeline.py").write_text(PIPELINE)
     lengths = [float(len(text)) for text in TEXTS]

@@ -122,7 +122,7 @@ def test_strategies_are_planned_side_by_side() -> None:
     [
         ("torch", ("hf", "cross-encoder", "nli"), "pip install 'llmfair[local]' (torch"),
         ("sentence_transformers", ("cross-encoder",), "pip install 'llmfair[local]'"),
-        ("pandas", ("pyterrier",), "pip install 'llmfair[pandas]' python-terrier (pandas"),
+        ("pyterrier", ("pyterrier",), "pip install python-terrier (pyterrier"),
         ("vllm", ("vllm",), ""),
     ],
 )

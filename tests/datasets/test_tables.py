@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import importlib.util
+import io
 import json
+import lzma
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import llmfair
 from llmfair import api
@@ -22,6 +28,7 @@ from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import fingerprint, load_dataset
 from llmfair.datasets.files import DataOptions
 from llmfair.errors import MissingExtra, UsageError
+from llmfair.io.tables import rows_of as rows_read
 from tests.cli.command import llmfair as command
 from tests.cli.command import ran, refuses
 from tests.folders import write
@@ -105,23 +112,34 @@ def lists_of_groups(rows: Rows) -> Rows:
     return [row | {"gender": row["gender"].split("|") if row["gender"] else []} for row in rows]
 
 
-def packed(path: Path, rows: Rows) -> Path:
+def packed(path: Path, rows: Rows, by: Any = gzip) -> Path:
     plain = separated(path.with_suffix(""), rows)
-    path.write_bytes(gzip.compress(plain.read_bytes()))
+    path.write_bytes(by.compress(plain.read_bytes()))
     return path
 
 
-def marked(path: Path, rows: Rows) -> Path:
-    plain = separated(path, rows).read_text("utf-8")
-    path.write_bytes(b"\xef\xbb\xbf" + plain.replace("\n", "\r\n").replace("\r\r", "\r").encode())
+def encoded(rows: Rows, encoding: str, delimiter: str = ",", first: str = "") -> Path:
+    """As Excel saves a table."""
+    path = separated(Path("frame.csv"), rows, delimiter)
+    text = first + path.read_bytes().decode()
+    path.write_bytes(text.encode(encoding))
     return path
 
 
 FORMS: Mapping[str, Callable[[Rows], Any]] = {
     "csv": lambda rows: separated(Path("frame.csv"), rows),
     "csv with semicolons": lambda rows: separated(Path("frame.csv"), rows, ";"),
-    "csv of Windows": lambda rows: marked(Path("frame.csv"), rows),
+    "csv with tabs": lambda rows: separated(Path("frame.csv"), rows, "\t"),
+    "csv with a mark": lambda rows: encoded(rows, "utf-8-sig"),
+    "csv that says what separates": lambda rows: encoded(rows, "utf-8", "|", "sep=|\r\n"),
+    "Unicode text of Excel": lambda rows: encoded(rows, "utf-16", "\t"),
+    "UTF-16 without a mark": lambda rows: encoded(rows, "utf-16-be"),
     "csv.gz": lambda rows: packed(Path("frame.csv.gz"), rows),
+    "csv.bz2": lambda rows: packed(Path("frame.csv.bz2"), rows, bz2),
+    "csv.xz": lambda rows: packed(Path("frame.csv.xz"), rows, lzma),
+    "dicts": lambda rows: rows,
+    "dict of columns": lambda rows: {name: [row[name] for row in rows] for name in COLUMNS},
+    "pyarrow": lambda rows: __import__("pyarrow").Table.from_pylist(rows),
     "tsv": lambda rows: separated(Path("frame.tsv"), rows, "\t"),
     "jsonl": lambda rows: json_lines(Path("frame.jsonl"), rows),
     "jsonl with true and false": lambda rows: json_lines(Path("frame.jsonl"), [*map(truths, rows)]),
@@ -182,7 +200,7 @@ def question(query_id: str, text: str) -> Any:
 
 def held(data: Any) -> list[Any]:
     """All that an audit sees of data."""
-    given = data if isinstance(data, dict) else {"dataset": data}
+    given = data if isinstance(data, dict) and "dataset" in data else {"dataset": data}
     settings = api.make_settings(ListwiseSettings, given)
     dataset = load_dataset(settings.dataset, given_of(settings))
     lists = [dataset.candidates(query) for query in dataset.queries]
@@ -190,13 +208,42 @@ def held(data: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(one, marks=without_pyarrow) if "parquet" in one else one for one in FORMS]
+    "form",
+    [pytest.param(form, marks=without_pyarrow) if "par" in form or "pya" in form else form for form in FORMS],
 )
 def test_every_form_holds_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "ir_datasets", SimpleNamespace())
     expected = held(folder(Path("expected"), rows_of()))
-    assert len(expected[0]) == 6 and held(FORMS[form](rows_of())) == expected
+    data = FORMS[form](rows_of())
+    assert len(expected[0]) == 6 and held(data) == expected
+    if not isinstance(data, dict) or "dataset" not in data:
+        assert fingerprint(load_dataset(data)) == fingerprint(load_dataset("expected"))
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=8)
+
+
+@given(
+    st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1),
+    st.sampled_from(",;\t"),
+    st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le"]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+)
+def test_cells_are_read_as_they_were_written(
+    cells: list[list[str]], separator: str, encoding: str, end: str, quoting: Any
+) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=separator, lineterminator=end, quoting=quoting)
+    writer.writerows([["a", "b", ""], *cells])
+    path = Path("cells.csv")
+    path.write_bytes(text.getvalue().encode(encoding))
+    lines = accumulate((1 + "".join(row).count("\n") for row in cells), initial=2)
+    rows = [
+        (line, {"a": a, "b": b}) for line, (a, b, c) in zip(lines, cells, strict=False) if (a + b + c).strip()
+    ]
+    assert [*rows_read(path, "")] == rows
 
 
 def test_columns_of_other_names_and_attributes_of_one_s_own() -> None:
@@ -224,7 +271,8 @@ def test_columns_of_other_names_and_attributes_of_one_s_own() -> None:
 
 @pytest.mark.whole
 def test_a_run_of_a_frame_is_checked_and_resumed() -> None:
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     frame = pandas.DataFrame(rows_of())
     first = llmfair.audit_pairwise(frame, pairs=4, output="run", report=False)
     assert llmfair.audit_pairwise(frame, pairs=4, output="run", report=False).results == first.results
@@ -287,7 +335,17 @@ SLIPS: list[tuple[Rows, str]] = [
         ("mine.csv", b"query_id,doc_id,title,query_id\n1,2,3,4\n", "mine.csv:1: query_id: names two columns"),
         ("mine.csv", b"query_id,doc_id,title\nq,d\n", "mine.csv:2: has 2 cells where the first line names 3"),
         ("mine.csv", b'query_id,doc_id,title\nq,"d,t\n', "mine.csv:2: not a row of 3 cells: unexpected end of data"),
-        ("mine.csv", b"query_id,doc_id,title\nq,d,t\nq,e,u\n", "mine.csv: no column is an attribute (gender, location)"),
+        ("mine.csv", b"query_id,doc_id,title,gendr\nq,d,t,f\nq,e,u,m\n", "mine.csv: no item has a group of gender or location; did you mean 'gendr'?"),
+        ("mine.csv", b"Query_Id,doc_id,title\nq,d,t\n", "mine.csv:2: query_id: there is no such column (Query_Id, doc_id, title); did you mean 'Query_Id'?"),
+        ("mine.csv", b"query_id,doc_id,title,RELEVANCE\nq,d,t,1\n", "mine.csv:2: relevance: there is no such column (query_id, doc_id, title, RELEVANCE); did you mean 'RELEVANCE'?"),
+        ("mine.csv", b'\n\nquery_id,doc_id,title\n\nq,"d\n",t\nq,d d,t\n', "mine.csv:7: doc_id: 'd d' holds white space"),
+        ("mine.csv", b'query_id,doc_id,title\nq,"d\n",t\nq,d,t,u\n', "mine.csv:4: has 4 cells where the first line names 3"),
+        ("mine.csv", b'query_id,doc_id,title\nq,"d\n",t\nq,"d"d,t\n', "mine.csv:4: not a row of 3 cells: ',' expected after"),
+        ("mine.csv", b"query_id,doc_id,title\nq,d,caf\xe9\n", "mine.csv:2: not UTF-8 (byte 8 of the line)"),
+        ("mine.csv.zst", b"\x28\xb5\x2f\xfd", "mine.csv.zst: cannot be read: packed by zstd: unpack it, or pack it with gzip"),
+        ("mine.csv", b"PK\x03\x04", "mine.csv: cannot be read: a ZIP archive, or a workbook"),
+        ("mine.csv.bz2", bz2.compress(b"query_id,doc_id\n" * 9)[:-4], "mine.csv.bz2:10: the packed file is damaged or cut off here"),
+        ("mine.xlsx", b"PK\x03\x04", "mine.xlsx is no table: its name ends in none of .csv, .tsv, .jsonl, .parquet"),
         ("mine.csv", b"query_id,doc_id,title,gender\nq,d,t,male\n", "mine.csv: no query has two candidates or more"),
         ("mine.jsonl", b'{"query_id": "q", "doc_id": "d"\n', "mine.jsonl:1: not JSON: Expecting ',' delimiter at column"),
         ("mine.jsonl", b'[1]\n', "mine.jsonl:1: expected `object`, got `array`"),
@@ -306,6 +364,36 @@ def test_a_slip_is_named_by_line_and_column(name: str, content: Rows | bytes, me
     assert message in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"mine.csv", "bytes is no dataset."),
+        (None, "NoneType is no dataset."),
+        ([{"query_id": "q", "doc_id": "\u3000d\u00a0"}], "frame.jsonl:1: title: there is no such column (query_id, doc_id)"),
+        ({"query_id": ["q"], "doc_id": ["d", "e"]}, "no table: All arrays must be of the same length."),
+        (Path("folder"), "no dataset 'folder'. Did you mean 'older'?"),
+        ("mine.cvs", "no dataset 'mine.cvs'. Did you mean 'mine.csv'?"),
+        ("mien.csv", "mien.csv: there is no such file. Did you mean 'mine.csv'?"),
+    ],
+)  # fmt: skip
+def test_what_is_no_dataset_is_said(data: Any, message: str) -> None:
+    separated(Path("mine.csv"), rows_of())
+    Path("older").mkdir()
+    with pytest.raises(UsageError) as refused:
+        load_dataset(data)
+    assert message in refused.value.message
+
+
+def test_an_attribute_that_no_item_has_is_named() -> None:
+    separated(Path("mine.csv"), rows_of())
+    folder(Path("mine"), rows_of())
+    declared = '[gender]\nprotected = ["female"]\nunprotected = ["male"]\n[job]\nprotected = ["a"]\nunprotected = ["*"]\n'
+    for name in ("mine.csv", "mine"):
+        (Path(name) if name == "mine" else Path()).joinpath("attributes.toml").write_text(declared)
+        Path("mine/groups.tsv").write_text("000\tgender\tfemale\n001\tgender\tmale\n")
+        refuses("no item of mine has a group of 'job'", "listwise", "-d", name, "-a", "job")
+
+
 def test_columns_that_say_nothing_are_refused() -> None:
     separated(Path("mine.csv"), rows_of())
     for flags, message in (
@@ -316,7 +404,7 @@ def test_columns_that_say_nothing_are_refused() -> None:
         (("-d", "mine.csv", "--columns", "gendr=sex"), "Did you mean 'gender'?"),
         (
             ("-d", "mine.csv", "--columns", "gender=sex"),
-            "mine.csv: sex: there is no such column for gender (--columns)",
+            "mine.csv: sex: there is no such column for gender (query_id,",
         ),
         (("--columns", "gender=sex"), "--columns is said of tables, and sample is none"),
         (("-d", "mine.csv", "--attributes", "no.toml"), "no.toml: cannot be read"),
@@ -393,6 +481,5 @@ def test_the_commands_of_the_page_run(line: str, example: Rows) -> None:
 
 @pytest.mark.whole
 def test_the_python_of_the_page_runs(example: Rows, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("pandas")
     exec(compile(PYTHON, "own-data.md", "exec"), {})
     assert "Listwise · frame · gender" in capsys.readouterr().out

@@ -102,10 +102,10 @@ def test_a_truncated_gzip_file_says_where_it_ends() -> None:
     packed = gzip.compress(whole)
     message = refusal(packed[: len(packed) // 2], "my.run.gz")
     place, _, rest = message.partition(": ")
-    assert rest == "the gzip file is damaged or cut off here"
+    assert rest == "the packed file is damaged or cut off here"
     assert 1000 < int(place.removeprefix("my.run.gz:")) < 4000
     assert "damaged or cut off" in refusal(b"\x1f\x8b rubbish")
-    assert refusal(packed[:-8] + b"wrongsum") == "my.run:5001: the gzip file is damaged or cut off here"
+    assert refusal(packed[:-8] + b"wrongsum") == "my.run:5001: the packed file is damaged or cut off here"
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ from llmfair.audits.scoring import (
     RunMeasurement,
     ScoredRun,
     ScoreFacts,
+    check_documents,
     check_queries,
     declared,
     incomplete,
@@ -208,6 +209,7 @@ def score_files(
     for path in paths:
         file = read_file(path, announce)
         check_queries(path, file, against.judgements)
+        check_documents(path, file, against.judgements)
         columns = {"dataset": against.judgements.name, "attribute": against.attribute.name, "model": file.tag}
         yield _measured(Rankings({"run": str(path), **columns}, {str(path): [file]}, against), settings)
 
