@@ -518,7 +518,7 @@ def _general(source: Source) -> General:
 
 def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:
     """The formats in which figures are wanted as files, too. Raises UsageError."""
-    from llmfair.report.plots.base import FORMATS
+    from llmfair.report.plots import FORMATS
 
     parts = figures.split(",") if isinstance(figures, str) else figures
     formats = [name for part in parts if (name := part.strip())]
@@ -531,7 +531,7 @@ def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:
 def write_page(path: Path, page: Page, formats: Sequence[str] = ()) -> None:
     """The page, and its figures as files in plots/ beside it. Raises OSError."""
     from llmfair.report.html import page_html
-    from llmfair.report.plots.base import write_plots
+    from llmfair.report.plots import write_plots
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, [page_html(page)])

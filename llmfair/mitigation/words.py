@@ -28,8 +28,7 @@ from llmfair.nouns import Conclusion
 from llmfair.report.figures import COST, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page, warnings_of
 from llmfair.report.phrases import capitalised, cell, few_queries
-from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import Remedied, front_plot
+from llmfair.report.plots import Plot, front_plot
 from llmfair.report.section import Section
 from llmfair.report.table import Table, filled, headed
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
@@ -325,7 +324,7 @@ def _plots(results: MitigationResults) -> Iterator[Plot]:
     favoured, every = favoured_of(results.words), (results.base, *results.tried)
     odds = {row.title: on_log(value_of(row.figures[ODDS])) for row in every}
     points = [
-        Remedied(row.title, utility, value, row.front)
+        (row.title, utility, value, row.front)
         for row in every
         if (value := odds[row.title]) and (utility := value_of(row.figures[UTILITY]))
     ]

@@ -30,8 +30,7 @@ from llmfair.report.figures import (
 from llmfair.report.groups import about
 from llmfair.report.page import General, Page, Source, missing_of, plain_page, queries_table, warnings_of
 from llmfair.report.phrases import few_queries, reasons
-from llmfair.report.plots.base import Plot, palette
-from llmfair.report.plots.ratios import Point, utility_and_ratio
+from llmfair.report.plots import Plot, Point, palette, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import CLOSER, NO_DIFFERENCE, NOT_ASSESSABLE, change_of, crosses, way_of, why

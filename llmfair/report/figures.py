@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from llmfair.metrics.base import plain_name
 from llmfair.report.phrases import capitalised
-from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import Value, ratios
+from llmfair.report.plots import Plot, Value, ratios
 from llmfair.results import Declared, Figure, Finding, Results, Words
 
 HEADLINES, COST = "odds", "cost"

@@ -13,7 +13,7 @@ from llmfair import registry
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import HEADLINES, against_the_band, favoured_of, spoken_of
-from llmfair.report.plots.base import Plot
+from llmfair.report.plots import Plot
 from llmfair.results import Declared, Results, query_figures
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any
 
 from llmfair.io.text import in_lines, in_markdown, visible
 from llmfair.report.page import Page, Source
-from llmfair.report.plots.base import inline_svg
+from llmfair.report.plots import inline_svg
 from llmfair.report.table import latex, markdown, markdown_lead
 from llmfair.results import ALL, lines_of
 from llmfair.rundir import COLUMNS, csv_text

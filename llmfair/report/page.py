@@ -22,7 +22,7 @@ from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
 from llmfair.report.groups import Furthest, distance
 from llmfair.report.phrases import calls_of, capitalised
-from llmfair.report.plots.base import Plot
+from llmfair.report.plots import Plot
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Lead, Place, Table, figure_columns, lead_of
 from llmfair.report.words import LIMITS, Wording

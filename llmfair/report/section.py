@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmfair.report.groups import Furthest
-from llmfair.report.plots.base import Plot
+from llmfair.report.plots import Plot
 from llmfair.report.table import Table
 
 

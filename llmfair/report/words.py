@@ -23,7 +23,7 @@ from llmfair.report.phrases import (
     unparseable_text,
 )
 from llmfair.report.plan import calibration_table, plan_text, planned_note
-from llmfair.report.plots.base import Plot
+from llmfair.report.plots import Plot
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import COMPARED_STATUSES, STATUSES, VerdictWords, compared_verdicts

@@ -24,8 +24,7 @@ from llmfair.report.figures import HEADLINES, favoured_of, on_log, value_of
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.plan import duration
-from llmfair.report.plots.base import Plot
-from llmfair.report.plots.ratios import ratios, stacked_answers
+from llmfair.report.plots import Plot, ratios, stacked_answers
 from llmfair.report.section import Section
 from llmfair.report.table import Table, headed, markdown
 from llmfair.report.verdict import OTHER_GROUP, Case, VerdictWords, cases_of, crosses

@@ -8,26 +8,24 @@ from functools import cache
 import numpy as np
 import pytest
 
-from llmfair.report.plots.base import (
+from llmfair.report.plots import (
     GREY,
     PROTECTED,
     UNPROTECTED,
     WIDTH,
+    Line,
     Plot,
+    Value,
     clipped,
+    curves,
     drawn,
     folded,
     inline_svg,
     palette,
-    ticks,
-)
-from llmfair.report.plots.ratios import (
-    Line,
-    Value,
-    curves,
     rank_boxes,
     ratios,
     stacked_answers,
+    ticks,
     utility_and_ratio,
 )
 

@@ -78,8 +78,7 @@ from llmfair.report.plan import (
     told,
     undefined_notes,
 )
-from llmfair.report.plots.base import Plot, palette
-from llmfair.report.plots.ratios import Point, rank_boxes, utility_and_ratio
+from llmfair.report.plots import Plot, Point, palette, rank_boxes, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import ADVICE, Case, VerdictWords

@@ -26,7 +26,7 @@ from llmfair.report.figures import headline_plots, ratio_of
 from llmfair.report.groups import Furthest, FurthestQuery, Values
 from llmfair.report.phrases import few_queries, percent
 from llmfair.report.plan import Record, spread
-from llmfair.report.plots.ratios import stacked_answers
+from llmfair.report.plots import stacked_answers
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table
 from llmfair.report.verdict import Case, VerdictWords

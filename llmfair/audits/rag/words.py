@@ -24,8 +24,7 @@ from llmfair.rankers.reader import read_support
 from llmfair.report.figures import COST, value_of
 from llmfair.report.groups import Group
 from llmfair.report.phrases import FEWEST_QUERIES, conclusion_text, percent
-from llmfair.report.plots.base import Plot, palette
-from llmfair.report.plots.ratios import Line, Value, curves
+from llmfair.report.plots import Line, Plot, Value, curves, palette
 from llmfair.report.section import Section
 from llmfair.report.table import Table
 from llmfair.report.verdict import (
