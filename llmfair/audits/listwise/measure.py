@@ -429,26 +429,31 @@ def with_disparities(
     return changed
 
 
-def explained(
-    findings: Mapping[str, ListwiseFinding], columns: Sequence[Column], rule: HowRanked
+def final_findings(
+    findings: Mapping[str, ListwiseFinding],
+    columns: Sequence[Column],
+    rules: Mapping[str, HowRanked],
+    answers: Mapping[str, WindowAnswers],
+    max_invalid: float | None,
 ) -> dict[str, ListwiseFinding]:
-    """The findings with what wrong grades would make of a ranker without preference that is of as much use."""
+    """The findings with disparities, with what wrong grades would make of a ranker without preference that is of as
+    much use, and as far as the answers bear them; `rules` and `answers` by condition."""
+    level = next((rule.level for rule in rules.values()), 0.95)
     of_relevance = {c.condition: c.values.values() for c in columns if c.measure.name == "RelevanceOdds"}
-    changed = dict(findings)
-    for name, finding in findings.items():
+    changed = with_disparities(findings, level)
+    for name, finding in changed.items():
+        rule, odds = rules[name], finding.by_stratum.get(finding.decisive)
         shares = [v.ahead for v in of_relevance.get(name, ()) if isinstance(v, QueryComparisons)]
         better_ahead = fmean(shares) if shares else None
         if rule.label_error is not None:
             with_errors = odds_with(rule.label_error, rule.judged, better_ahead)
-            changed[name] = finding = structs.replace(finding, odds_of_label_error=with_errors)
-        odds = finding.by_stratum.get(finding.decisive)
+            finding = structs.replace(finding, odds_of_label_error=with_errors)
         if odds is not None and finding.conclusion is Conclusion.OUTSIDE:
-            nearer = min(
-                (limit for limit in (odds.low, odds.high) if limit), key=lambda limit: abs(log(limit))
-            )
+            nearer = min((end for end in (odds.low, odds.high) if end), key=lambda end: abs(log(end)))
             explaining = label_error(rule.judged, better_ahead, finding.decisive, nearer)
-            changed[name] = structs.replace(finding, label_error=explaining)
-    return changed
+            finding = structs.replace(finding, label_error=explaining)
+        changed[name] = assessed(finding, answers[name]) if name in answers else finding
+    return as_readable(changed, answers, max_invalid)
 
 
 class ListOdds(NamedTuple):
@@ -760,10 +765,8 @@ def outcome_of(
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
     of_conditions = [column for column in columns if column.condition in conditions]
     findings = findings_of(of_conditions, conditions, useful, inference, design.rule, left_out)
-    findings = explained(with_disparities(findings, settings.level), columns, design.rule)
-    for name in findings.keys() & answers:
-        findings[name] = assessed(findings[name], answers[name])
-    findings = as_readable(findings, answers, settings.max_invalid)
+    rules = dict.fromkeys(names, design.rule)
+    findings = final_findings(findings, columns, rules, answers, settings.max_invalid)
     for name in findings.keys() & stopping:
         findings[name] = settled(findings[name], stopping[name].process.decision)
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)

@@ -24,23 +24,15 @@ from llmfair.audits.listwise.measure import (
     HEADLINE,
     SCORED,
     HowRanked,
-    assessed,
-    explained,
+    final_findings,
     findings_of,
     gain_on_chance,
     mean_gain,
     unassessable,
     windows_of,
-    with_disparities,
     with_family,
 )
-from llmfair.audits.listwise.results import (
-    OF_RANKINGS,
-    ListwiseFinding,
-    ListwiseResults,
-    WindowAnswers,
-    of_stratum,
-)
+from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding, ListwiseResults, of_stratum
 from llmfair.audits.scoring import (
     Announce,
     DocumentCounts,
@@ -64,20 +56,23 @@ from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
 from llmfair.io.files import read_lines
 from llmfair.io.trec import RunFile, read_run
-from llmfair.metrics.base import Column, Groups, Judged, Measure, Quotient, Value, measure_all
+from llmfair.metrics.base import Column, Groups, Judged, Measure, Quotient, measure_each
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Key, Measurement, Query, Ranking, Side
 from llmfair.probes import REPEAT
-from llmfair.results import MEASURED, Band, Family, Reach, Words, as_readable
+from llmfair.results import MEASURED, Band, Family, Reach, Words
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings.commands import ScoreSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats.strata import Stratum
 
 ODDS_OF_ANSWERS, ODDS_OF_RANKINGS = (
-    (measure, *(of_stratum(measure, stratum) for stratum in Stratum)) for measure in (HEADLINE, OF_RANKINGS)
+    [measure, *(of_stratum(measure, stratum) for stratum in Stratum)] for measure in (HEADLINE, OF_RANKINGS)
 )
+EXCESS_RATIO = parse_measure(EXCESS)
+SHOWN_QUERIES = 5
+HINT = "the command that began the run writes it anew"
 
 # Rankings that exist: those of run files and run folders, each with what they are measured against.
 
@@ -93,7 +88,7 @@ class Against:
     relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
-    def sides(self) -> Mapping[str, Side]:
+    def sides(self) -> Mapping[str, Side | None]:
         return self.judgements.sides(self.attribute)
 
     @cached_property
@@ -120,9 +115,8 @@ class Against:
 class Rankings:
     """One RUN: the columns that name it, its run files by condition, and the kind of order its lists began with.
 
-    `audit`: of a run folder, its results; `of_answers`: the rows of its answers' odds, of which conclusions
-    speak where groups, level and band are the audit's. `incomplete`: what is known of a folder that is not through,
-    of which the queries count that are ranked.
+    `audit`: of a run folder, its results. `incomplete`: what is known of a folder that is not through, of which the
+    queries count that are ranked.
     """
 
     columns: Mapping[str, Any]
@@ -131,37 +125,49 @@ class Rankings:
     seed: int = 0
     initial: str = "random"
     audit: ListwiseResults | None = None
-    of_answers: Sequence[Measurement] = ()
     incomplete: IncompleteRun | None = None
+
+    def of_answers(self, settings: ScoreSettings) -> list[Measurement]:
+        """The rows of the audit's odds of answers, of which conclusions speak where these settings are its own."""
+        audit = self.audit
+        if audit is None or (self.against.attribute.name, settings.level, *band_of(settings.band)) != (
+            audit.attribute, audit.level, *audit.band,
+        ):  # fmt: skip
+            return []
+        return [
+            Measurement(**{name: getattr(row, name) for name in (*MEASURED, "conclusion")})
+            for row in audit.of_all()
+            if row.measure in ODDS_OF_ANSWERS and row.condition in audit.design.conditions
+        ]
+
+
+def files_in(folder: Path) -> Iterator[tuple[Path, str, int, int]]:
+    """The run files of a folder, each with its condition, initial order and repeat."""
+    for path in sorted((folder / "rankings").glob("*.run"), key=lambda path: path.stem):
+        condition, *numbers = ONE_OF_SEVERAL.split(path.stem)
+        order, repeat = map(int, numbers[:2] or (0, 0))
+        yield path, condition, order, repeat
 
 
 def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
-    audited_lists = asked_of_lists(run, manifest.settings)
-    if settings.mixed not in ("drop", audited_lists.mixed):
+    asked = asked_of_lists(run, manifest.settings)
+    if settings.mixed not in ("drop", asked.mixed):
         raise UsageError(
-            f"{path} was audited with --mixed {audited_lists.mixed}, which its lists and groups follow.",
+            f"{path} was audited with --mixed {asked.mixed}, which its lists and groups follow.",
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)
-    conditions, scores = results.design.conditions, own_scores(path)
-    files = {condition: dict[str, RunFile]() for condition in conditions}
-    for file in sorted((path / "rankings").glob("*.run"), key=lambda file: file.stem):
-        condition = ONE_OF_SEVERAL.sub("", file.stem)
-        name = file.stem if file.stem != condition else f"{condition}.o0.r0"
+    scores, files = (
+        own_scores(path),
+        {condition: dict[str, RunFile]() for condition in results.design.conditions},
+    )
+    for file, condition, order, repeat in files_in(path):
+        name = f"{condition}.o{order}.r{repeat}"
         files.setdefault(condition, {})[name] = scored(read_file(file, announce), scores)
     if not any(files.values()):
         raise UsageError(f"{path} has no rankings.", "score measures the rankings of a listwise audit")
-    attributes, audited = declared(settings), audited_lists.attribute
-    alike = attributes.get(audited.name)
-    if alike is None or alike != replace(audited, backgrounds=alike.backgrounds):
-        attributes[audited.name] = audited  # declared by the dataset, in a way of its own
-    judgements = of_files(path / "qrels.txt", path / "groups.tsv", attributes, undeclared=True)
-    lists = {row.query_id: row.doc_ids for row in read_lines(path / "candidates.jsonl", CandidatesLine)}
-    listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
-    judgements = replace(judgements, documents={**listed, **judgements.documents})
-    attribute = attribute_of(judgements, settings.attribute or audited.name, audited_lists.mixed)
     for condition, chains in results.chains.items():  # figures would be of other queries or orders
         rankings = sum(len(file.rankings) for file in files.get(condition, {}).values())
         if rankings < chains.ranked:
@@ -170,32 +176,28 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
                 f"under the {condition} prompt.",
                 "the command that began the run writes them again",
             )
+    attributes, audited = declared(settings), asked.attribute
+    alike = attributes.get(audited.name)
+    if alike is None or alike != replace(audited, backgrounds=alike.backgrounds):
+        attributes[audited.name] = audited  # declared by the dataset, in a way of its own
+    judgements = of_files(path / "qrels.txt", path / "groups.tsv", attributes, undeclared=True)
+    lists = {row.query_id: row.doc_ids for row in read_lines(path / "candidates.jsonl", CandidatesLine)}
+    listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
+    judgements = replace(judgements, documents={**listed, **judgements.documents})
+    attribute = attribute_of(judgements, settings.attribute or audited.name, asked.mixed)
     # as metrics.csv has it: a condition's orders and repeats together, then each by itself if there are several
     together = {name: [*of_it.values()] for name, of_it in files.items() if of_it}
     alone = {name: [file] for of_it in files.values() if len(of_it) > 1 for name, file in of_it.items()}
-    # none where the groups, the level or the band are others than the audit's
-    same = (attribute.name, settings.level, band_of(settings.band)) == (
-        results.attribute, results.level, tuple(results.band),
-    )  # fmt: skip
-    of_answers = [
-        Measurement(**{name: getattr(row, name) for name in MEASURED}, conclusion=row.conclusion)
-        for row in results.of_all()
-        if same and row.measure in ODDS_OF_ANSWERS and row.condition in conditions
-    ]
     ordered = results.design.prompt_sha256 is not None  # a ranker forgets the order it is given
     return Rankings(
         {**named(run, results), "attribute": attribute.name},
         together | alone,
         Against(judgements, attribute, lists, *read_relevant(path / RELEVANT)),
-        seed=results.design.seed,
-        initial=str(manifest.settings.get("initial")) if ordered else "random",
-        audit=results,
-        of_answers=of_answers,
-        incomplete=incomplete(manifest, results),
+        results.design.seed,
+        str(manifest.settings.get("initial")) if ordered else "random",
+        results,
+        incomplete(manifest, results),
     )
-
-
-SHOWN_QUERIES = 5
 
 
 def score_files(
@@ -217,9 +219,8 @@ def score_files(
 def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings, announce)
-    measured = _measured(rankings, settings)
-    keys = [key for key in measured.keys if not ONE_OF_SEVERAL.search(key)]
-    measured, audited = replace(measured, keys=keys), rankings.audit
+    measured, audited = _measured(rankings, settings), rankings.audit
+    measured = replace(measured, keys=[key for key in measured.keys if not ONE_OF_SEVERAL.search(key)])
     if audited is None or audited.attribute != measured.facts.attribute:
         return measured
     windows, notes = windows_of(audited.design), dict[str, str]()
@@ -232,74 +233,63 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ru
 
 
 def _measured(target: Rankings, settings: ScoreSettings) -> RunMeasurement:
-    """A run file or a folder of rankings, measured."""
-    audit, against = target.audit, target.against
-    gates = [parse_gate(text, Judged) for text in settings.require]
-    measures_text = settings.measures or f"{HEADLINE}," * bool(target.of_answers) + SCORED
-    shown = parse_measures(",".join((measures_text, *(gate.measure for gate in gates))), Judged)
-    audited = {row.measure for row in target.of_answers}
-    measures_of_all = dict.fromkeys((*shown, *map(parse_measure, ODDS_OF_RANKINGS)))
-    measures = [measure for measure in measures_of_all if str(measure) not in audited]
-    rule = HowRanked(
-        band_of(settings.band), level=settings.level, seed=target.seed, initial=target.initial,
-        unjudged=not any(against.judgements.qrels.values()),
-    )  # fmt: skip
-    answered: Mapping[str, WindowAnswers] = {} if audit is None else audit.answers
-    measured = {
-        name: _measured_condition(measures, name, files, target) for name, files in target.conditions.items()
-    }
-    rows, relevance = list[Measurement](), dict[str, float | None]()
-    findings = dict[str, ListwiseFinding]()
-    for name, condition in measured.items():
-        documents = median([n for n in condition.lengths if n] or [0])
+    """A run file or a folder of rankings, measured: every condition by itself, then what is concluded of them."""
+    audit, against, of_answers = target.audit, target.against, target.of_answers(settings)
+    gates = [parse_gate(text, Judged).measure for text in settings.require]
+    names = settings.measures or f"{HEADLINE}," * bool(of_answers) + SCORED
+    shown = parse_measures(",".join((names, *gates)), Judged)
+    audited = {row.measure for row in of_answers}
+    every = dict.fromkeys((*shown, *map(parse_measure, ODDS_OF_RANKINGS)))
+    measures = [measure for measure in every if str(measure) not in audited]
+    answers = {} if audit is None else audit.answers
+    facts, columns, rows = dict[str, ScoreFacts](), list[Column](), list[Measurement]()
+    relevance, findings = dict[str, float | None](), dict[str, ListwiseFinding]()
+    rules = dict[str, HowRanked]()
+    for name, files in target.conditions.items():
+        of_it, gains, items, documents, facts[name] = _figures(measures, name, files, target)
         inference = Inference(level=settings.level, ci=settings.ci, seed=target.seed, documents=documents)
-        rows += summarise(condition.columns, inference)
+        measured = [column for column in of_it if column.measure in measures]
+        rows += summarise(measured, inference)
+        columns += measured
         if ONE_OF_SEVERAL.search(name) or name == REPEAT:  # they repeat what others claim
             continue
-        items, answers = condition.items, answered.get(name)
-        findings |= findings_of(
-            [*condition.columns, condition.exposures],
-            {},
-            {name: mean_gain(condition.gains, "a random order")},
-            inference,
-            replace(rule, strata=shared_strata(items)),
-            {} if answers is None else {name: answers.omitted.share},
-        )
-        by = [value.by for value in condition.exposures.values.values() if isinstance(value, Quotient)]
+        exposures = [value for c in of_it if c.measure == EXCESS_RATIO for value in c.values.values()]
+        by = [value.by for value in exposures if isinstance(value, Quotient)]
         alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
         relevance[name] = None if alone is None else alone.value
-    if audit is not None and target.of_answers:
+        rules[name] = HowRanked(
+            band_of(settings.band), strata=shared_strata(items), level=settings.level, seed=target.seed,
+            initial=target.initial, unjudged=not any(against.judgements.qrels.values()),
+            judged={s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side},
+        )  # fmt: skip
+        useful = {name: mean_gain(gains, "a random order")}
+        left_out = {name: answers[name].omitted.share} if name in answers else {}
+        findings |= findings_of(of_it, {}, useful, inference, rules[name], left_out)
+    if audit is not None and of_answers:
         findings = {name: each for name, each in audit.findings.items() if name != REPEAT}
-        rows, family = [*rows, *target.of_answers], audit.family
+        rows, family = [*rows, *of_answers], audit.family
     else:
-        findings = with_disparities(findings, settings.level)
-        for name in [*findings]:
-            items = measured[name].items
-            counts = {s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side}
-            findings |= explained({name: findings[name]}, (), replace(rule, judged=counts))
-            if name in answered:
-                findings[name] = assessed(findings[name], answered[name])
-        if audit is not None:
-            findings = as_readable(findings, answered, audit.max_invalid)
-            if audit.attribute == against.attribute.name:
-                reach = audit.reach.get(OF_RANKINGS, Reach())
-                findings = {name: in_reach(each, reach, rule.band) for name, each in findings.items()}
+        findings = final_findings(findings, (), rules, answers, None if audit is None else audit.max_invalid)
+        if audit is not None and audit.attribute == against.attribute.name:
+            reach = audit.reach.get(OF_RANKINGS, Reach())
+            findings = {
+                name: in_reach(each, reach, band_of(settings.band)) for name, each in findings.items()
+            }
         rows, size = with_family(rows, findings, None)
         family = Family(size, None)
-    columns = [column for condition in measured.values() for column in condition.columns]
-    facts = ScoredRun(
+    run = ScoredRun(
         **target.columns,
         task="listwise",
         measures=[str(measure) for measure in shown],
         words=Words(*(against.attribute.words.get(side, "") for side in Side)),
-        conditions={name: condition.facts for name, condition in measured.items()},
+        conditions=facts,
         undefined=undefined_counts([column for column in columns if column.measure in shown]),
         findings=findings,
         relevance=relevance,
         family=family,
         incomplete=target.incomplete,
     )
-    return RunMeasurement(facts, rows, [*map(Key, measured)])
+    return RunMeasurement(run, rows, [*map(Key, facts)])
 
 
 def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFinding:
@@ -309,87 +299,57 @@ def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFind
     return unassessable(finding.measure, "narrow_range") if within and not leaves else finding
 
 
-@dataclass(frozen=True)
-class ConditionFigures:
-    """What is held of a condition's rankings: its columns, its exposures beside relevance, gains in utility by query.
-
-    `lengths` of the lists of all queries; `items`: how many are of a side and relevant, or not.
-    """
-
-    columns: Sequence[Column]
-    exposures: Column
-    gains: Mapping[str, float]
-    lengths: Sequence[int]
-    facts: ScoreFacts
-    items: Counter[tuple[Side | None, bool]]
-
-
-def _measured_condition(
+def _figures(
     measures: Sequence[Measure], condition: str, files: Sequence[RunFile], target: Rankings
-) -> ConditionFigures:
-    """Every measure of every query, one query at a time: a large run is never held as a whole."""
-    against, excess = target.against, parse_measure(EXCESS)
-    query_ids = {query_id for file in files for query_id in file.rankings}
-    if not target.incomplete:
-        query_ids |= against.judgements.qrels.keys()
-    values: dict[tuple[Measure, str], dict[str, Value]] = {}
-    exposures, gains, items = dict[str, Value](), dict[str, float](), Counter[tuple[Side | None, bool]]()
-    lengths, missing = list[int](), list[int]()
-    for query_id in sorted(query_ids):
-        rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
-        judged = against.judged(query_id, rankings)
-        for column in measure_all(measures, {condition: [judged]}):
-            values.setdefault((column.measure, column.group), {}).update(column.values)
-        exposures |= dict.fromkeys([query_id], *excess.values(judged).values())
-        if (gain := gain_on_chance(judged)) is not None:
-            gains[query_id] = gain
-        lengths.append(len(judged.doc_ids))
-        relevance = judged.candidates.relevance
-        items.update(
-            (judged.sides.get(d), relevance.get(d, 0) > 0) for d in (*judged.doc_ids, *judged.missing)
-        )
-        if rankings:
-            missing += [len(judged.missing)] * bool(judged.missing)
-    columns = [Column(measure, condition, group, of_it) for (measure, group), of_it in values.items()]
+) -> tuple[list[Column], dict[str, float], Counter[tuple[Side | None, bool]], float, ScoreFacts]:
+    """Of a condition, one query at a time, since a large run is never held as a whole: every measure and the excess
+    ratio, each query's gain in utility, items by side and whether they are relevant, the median length of lists, and
+    what has to be known to read the figures."""
+    against = target.against
+    judgements, listed = against.judgements.qrels.keys(), against.judgements.documents
+    ranked = {query_id for file in files for query_id in file.rankings}
+    gains, items = dict[str, float](), Counter[tuple[Side | None, bool]]()
+    lengths, missing, unlisted = list[int](), list[int](), list[int]()
+
+    def observed() -> Iterator[tuple[str, Judged]]:
+        for query_id in sorted(ranked if target.incomplete else ranked | judgements):
+            rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
+            judged = against.judged(query_id, rankings)
+            yield condition, judged
+            if (gain := gain_on_chance(judged)) is not None:
+                gains[query_id] = gain
+            relevance = judged.candidates.relevance
+            every = (*judged.doc_ids, *judged.missing)
+            items.update((judged.sides.get(doc_id), relevance.get(doc_id, 0) > 0) for doc_id in every)
+            lengths.append(len(judged.doc_ids))
+            missing.append(len(judged.missing) if rankings else 0)
+            unlisted.extend(sum(doc_id not in listed for doc_id in of.doc_ids) for of in rankings)
+
+    columns = measure_each([*dict.fromkeys((*measures, EXCESS_RATIO))], observed())
     if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
         raise UsageError(
             f"{unheld[0]} needs initial orders or answers of a model, which a run does not hold.",
             f"llmfair listwise measures it; of rankings there are ExpRatio and {OF_RANKINGS}",
         )
-    facts = _facts(files, against, DocumentCounts(documents=sum(missing), queries=len(missing)))
-    return ConditionFigures(columns, Column(excess, condition, "", exposures), gains, lengths, facts, items)
-
-
-def _facts(files: Sequence[RunFile], against: Against, missing: DocumentCounts) -> ScoreFacts:
-    """What has to be known to read the figures: sizes, ties, and where run and judgements do not meet.
-
-    `missing`: judged items that lists lack.
-    """
-    rankings = [ranking for file in files for ranking in file.rankings.values()]
-    ranked, judged = {ranking.query_id for ranking in rankings}, against.judgements.qrels.keys()
-    listed = against.judgements.documents
-    unlisted = [len(ranking.doc_ids) - sum(map(listed.__contains__, ranking.doc_ids)) for ranking in rankings]
     tied = [count for file in files for count in file.tied.values()]
-    return ScoreFacts(
+    facts = ScoreFacts(
         queries=len(ranked),
-        documents=sum(len(ranking.doc_ids) for ranking in rankings),
+        documents=sum(len(ranking.doc_ids) for file in files for ranking in file.rankings.values()),
         tied=DocumentCounts(documents=sum(tied), queries=len(tied)),
         upside_down=any(file.upside_down for file in files),
-        unlisted=DocumentCounts(documents=sum(unlisted), queries=sum(count > 0 for count in unlisted)),
-        unjudged=_counted(ranked - judged),
-        not_ranked=_counted(judged - ranked),
-        missing=missing,
+        unlisted=DocumentCounts(documents=sum(unlisted), queries=sum(map(bool, unlisted))),
+        unjudged=_named(ranked - judgements),
+        not_ranked=_named(judgements - ranked),
+        missing=DocumentCounts(documents=sum(missing), queries=sum(map(bool, missing))),
     )
+    return columns, gains, items, median([n for n in lengths if n] or [0]), facts
 
 
-def _counted(query_ids: set[str]) -> DocumentCounts:
+def _named(query_ids: set[str]) -> DocumentCounts:
     return DocumentCounts(queries=len(query_ids), first=sorted(query_ids)[:SHOWN_QUERIES])
 
 
 # The rankings of a run folder, as figures and side-by-side lists need them.
-
-
-HINT = "the command that began the run writes it anew"
 
 
 @dataclass(frozen=True)
@@ -404,7 +364,7 @@ class CandidatesLine:
 
 @dataclass(frozen=True)
 class RankedLists:
-    """Candidates by query_id with their sides and relevance, and what was ranked: `ranked[condition][query_id]`.
+    """The lists of a run, by query: each item's side and relevance, and what was ranked: `ranked[condition][query_id]`.
 
     By initial order and repeat, from 0, the documents best first.
     """
@@ -428,25 +388,19 @@ def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
     path = folder / "candidates.jsonl"
     if not path.is_file():
         return None
-    sides: dict[str, dict[str, Side | None]] = {}
-    relevance: dict[str, dict[str, int]] = {}
-    for row in read_lines(path, CandidatesLine):
-        if not len(row.doc_ids) == len(row.side) == len(row.relevance):
-            raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
-        sides[row.query_id] = dict(zip(row.doc_ids, row.side, strict=True))
-        relevance[row.query_id] = dict(zip(row.doc_ids, row.relevance, strict=True))
+    lines = {row.query_id: row for row in read_lines(path, CandidatesLine)}
     ranked: dict[str, dict[str, dict[tuple[int, int], tuple[str, ...]]]] = {name: {} for name in conditions}
-    for file in sorted((folder / "rankings").glob("*.run"), key=lambda file: (len(file.name), file.name)):
-        condition, *numbers = ONE_OF_SEVERAL.split(file.stem)
-        if condition not in ranked:
-            continue
-        for query_id, ranking in read_run(file, hint=HINT).rankings.items():
-            if query_id not in sides:
-                raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
-            order, repeat = map(int, numbers[:2] or (0, 0))
-            ranked[condition].setdefault(query_id, {})[order, repeat] = ranking.doc_ids
-    in_order = {condition: dict(sorted(lists.items())) for condition, lists in ranked.items()}
-    return RankedLists(sides, relevance, in_order)
+    for file, condition, order, repeat in files_in(folder):
+        if condition in ranked:
+            for query_id, ranking in read_run(file, hint=HINT).rankings.items():
+                if query_id not in lines:
+                    raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
+                ranked[condition].setdefault(query_id, {})[order, repeat] = ranking.doc_ids
+    return RankedLists(
+        {name: dict(zip(row.doc_ids, row.side, strict=False)) for name, row in lines.items()},
+        {name: dict(zip(row.doc_ids, row.relevance, strict=False)) for name, row in lines.items()},
+        {condition: dict(sorted(lists.items())) for condition, lists in ranked.items()},
+    )
 
 
 MEASURING = Measuring(
