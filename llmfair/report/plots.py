@@ -17,9 +17,6 @@ from math import ceil, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from llmfair.io.files import make_inside, whole
 from llmfair.io.text import in_lines
 from llmfair.report.phrases import bound_text, capitalised
@@ -556,47 +553,6 @@ def stacked_answers(
         "an answer that flips with the order."
     )
     return Plot(name, "Answers on pairs", sentence, draw, 118 + 1.2 * rows_height([of for of, _ in rows]))
-
-
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-
-def rank_boxes(
-    boxes: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]],
-    words: Mapping[str, str],
-    name: str = "rank-boxes",
-) -> Plot:
-    """`boxes` gives the ranks of protected and of unprotected items, by the name of what ranked them."""
-    longest = max(int(ranks.max(initial=1)) for both in boxes.values() for ranks in both)
-    sides = (("protected", -0.19, PROTECTED), ("unprotected", 0.19, UNPROTECTED))
-
-    def draw(axes: Axes) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        for place, (of, both) in enumerate(boxes.items()):
-            for ranks, (side, shift, color) in zip(both, sides, strict=True):
-                if not len(ranks):
-                    continue
-                least, low, middle, high, most = np.quantile(ranks, QUANTILES).tolist()
-                at = place + shift
-                gid = tip(f"{of}, {side}: median {middle:g}, half of them between {low:g} and {high:g}")
-                for ends in ([least, low], [high, most]):
-                    axes.plot(ends, [at, at], color=color, linewidth=1.4, zorder=2)
-                axes.barh(at, high - low, 0.3, left=low, zorder=3, gid=gid, **bar_of(color))
-                axes.plot([middle, middle], [at - 0.15, at + 0.15], color=INK, linewidth=2, zorder=4, gid=gid)
-        axes.axvline((longest + 1) / 2, **DASHED)
-        axes.set_xlim(1 - 0.02 * longest, longest + 0.02 * longest)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        rows_axis(axes, [*boxes])
-        axes.set_xlabel("rank")
-
-    protected, unprotected = words.get("protected", "protected"), words.get("unprotected", "unprotected")
-    named = "" if protected == "protected" else "protected, "
-    sentence = (
-        f"Items that are {protected} ({named}filled) and {unprotected} (outlined), rank 1 on the left: median, "
-        "quartiles, and lines from the 5th to the 95th percentile; dashed: the middle of the list."
-    )
-    return Plot(name, "Ranks of protected items", sentence, draw, 74 + 1.25 * rows_height([*boxes]))
 
 
 # One figure over another, as lines. And single values by heading.

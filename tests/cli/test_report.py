@@ -98,7 +98,7 @@ def test_one_run_again_elsewhere_and_with_figures_as_files() -> None:
     assert (found.code, found.out) == (0, f"{only_run() / 'report.html'}\n")
     assert (only_run() / "report.html").read_bytes() == before
     files = {path.name for path in (only_run() / "plots").iterdir()}
-    assert files >= {f"rank-boxes.{ending}" for ending in ("svg", "pdf", "png")}
+    assert files >= {f"utility-and-exposure.{ending}" for ending in ("svg", "pdf", "png")}
     refuses("known: svg, pdf, png", "report", only_run(), "--figures", "gif")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import chain, groupby
@@ -68,31 +68,21 @@ Listed = tuple[str, str]
 """A list and the words that it is asked with: query and variant of the prompt."""
 
 
-@dataclass(frozen=True)
 class Shuffles:
-    """The chains of an audit of a ranker that scores lists."""
+    """The chains of a ranker that scores lists: those of the `first` lists, `once` a chain of every list, and those
+    that are `later` asked, if at all."""
 
-    ranker: ListwiseRanker
-    probes: Sequence[Probe]
-
-    @cached_property
-    def first(self) -> Collection[str]:
-        """The queries whose lists are asked in every order."""
-        return [*dict.fromkeys(probe.candidates.query.query_id for probe in self.probes)][:FIRST_LISTS]
-
-    @cached_property
-    def one_of_each(self) -> Mapping[Listed, Probe]:
-        """The first chain of every list."""
-        return {_listed(probe): probe for probe in reversed(self.probes)}
-
-    @cached_property
-    def stages(self) -> tuple[Sequence[Probe], Sequence[Probe]]:
-        """What is asked whatever the answers are, and what is where the order of a list makes a difference."""
-        stages = list[Probe](), list[Probe]()
-        for probe in self.probes:
-            waits = probe.candidates.query.query_id not in self.first
-            stages[waits and probe is not self.one_of_each[_listed(probe)]].append(probe)
-        return stages
+    def __init__(self, ranker: ListwiseRanker, probes: Iterable[Probe]) -> None:
+        self.ranker = ranker
+        self.first, self.once, self.later = list[Probe](), dict[Listed, Probe](), list[Probe]()
+        first = set[str]()
+        for probe in probes:
+            if len(first) < FIRST_LISTS:
+                first.add(_listed(probe)[0])
+            if _listed(probe)[0] in first:
+                self.first.append(probe)
+            elif self.once.setdefault(_listed(probe), probe) is not probe:
+                self.later.append(probe)
 
     def programs(self, results: Mapping[str, Ranked]) -> Iterator[Program]:
         """The chains that are left: asked, or without a question where the first lists were ranked alike.
@@ -100,24 +90,23 @@ class Shuffles:
         That is where every order of each of them was answered, and by one order of documents, ties together.
         """
         orders: dict[Listed, set[tuple[Any, ...]]] = {}
-        for probe in self.probes:
-            if probe.candidates.query.query_id in self.first:
-                scores = _scores(results.get(probe.probe_id))
-                ordered = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
-                order = tuple(tuple(equal) for _, equal in groupby(ordered, key=scores.__getitem__))
-                orders.setdefault(_listed(probe), set()).add(order)
+        for probe in self.first:
+            scores = _scores(results.get(probe.probe_id))
+            ordered = sorted(scores, key=lambda doc_id: (-scores[doc_id], doc_id))
+            order = tuple(tuple(equal) for _, equal in groupby(ordered, key=scores.__getitem__))
+            orders.setdefault(_listed(probe), set()).add(order)
         alike = all(len(of_list) == 1 and () not in of_list for of_list in orders.values())
-        for probe in self.stages[1]:
-            scores = _scores(results.get(self.one_of_each[_listed(probe)].probe_id)) if alike else {}
+        for probe in self.later:
+            scores = _scores(results.get(self.once[_listed(probe)].probe_id)) if alike else {}
             steps = partial(self._unasked, probe, scores) if scores else partial(self.ranker.steps, probe)
             yield Program(probe.probe_id, steps)
 
     def spared(self, results: Mapping[str, Ranked]) -> str:
         """What the run says of chains that were not asked; empty where all were."""
-        spared = sum(p.probe_id in results and not results[p.probe_id].asked for p in self.stages[1])
+        spared = sum(p.probe_id in results and not results[p.probe_id].asked for p in self.later)
         text = (
-            f"the first {len(self.first)} lists were ranked alike in every order, so that of each other one a single "
-            f"order was asked: its scores stand for {spared:,} further requests"
+            f"the first {len({_listed(probe)[0] for probe in self.first})} lists were ranked alike in every order, so "
+            f"that of each other one a single order was asked: its scores stand for {spared:,} further requests"
         )
         return text if spared else ""
 
@@ -176,19 +165,18 @@ class ListwiseDesign(Design[Ranked]):
 
     def probes(self) -> Iterator[Probe]:
         """The chains: queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
-        shuffled = np.random.default_rng(self.settings.seed).permutation(len(self.queries))
-        for index in shuffled:
+        for index in np.random.default_rng(self.settings.seed).permutation(len(self.queries)):
             query = self.queries[index]
-            candidates = self.dataset.candidates(query)
-            yield from listwise_probes(
-                candidates, self.orders[query.query_id], self.prompts, self.settings.repeats
-            )
+            orders, candidates = self.orders[query.query_id], self.dataset.candidates(query)
+            yield from listwise_probes(candidates, orders, self.prompts, self.settings.repeats)
 
     def programs(self) -> Iterator[Program]:
         """One program per chain; under --sequential one per window, and none past that which settled its prompt."""
         if not self.settings.sequential:
-            for probe in self.shuffles.stages[0] if self.shuffles else self.probes():
-                yield Program(probe.probe_id, partial(self.ranker.steps, probe))
+            later = {probe.probe_id for probe in self.shuffles.later} if self.shuffles else set[str]()
+            for probe in self.probes():
+                if probe.probe_id not in later:
+                    yield Program(probe.probe_id, partial(self.ranker.steps, probe))
             return
         for condition in self.prompts:
             stopping = self.stopping(condition)
@@ -200,8 +188,8 @@ class ListwiseDesign(Design[Ranked]):
         """What is asked of a ranker that scores lists, where that may be less than every chain."""
         if not isinstance(self.ranker, ListwiseRanker) or not self.ranker.strategy.question.per_list:
             return None
-        shuffles = Shuffles(self.ranker, [*self.probes()])
-        return shuffles if shuffles.stages[1] else None
+        shuffles = Shuffles(self.ranker, self.probes())
+        return shuffles if shuffles.later else None
 
     def stages(self) -> Sequence[Stage]:
         shuffles = self.shuffles
@@ -221,22 +209,17 @@ class ListwiseDesign(Design[Ranked]):
                 for probe in listwise_probes(
                     self.dataset.candidates(query), self.orders[query.query_id], (condition,), 1
                 )
-                for number in range(len(self._partition.one_pass(len(probe.candidates.documents))))
+                for number in range(len(self.ranker.one_pass(len(probe.candidates.documents)) or ()))
             ]
             for query in self.queries
         ]
         rng = np.random.default_rng([self.settings.seed, WINDOW_STREAM])
         return [by_query[query][number] for query, number in rounds([*map(len, by_query)], rng)]
 
-    @property
-    def _partition(self) -> Partition:
-        assert isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
-        return self.ranker.strategy
-
     def _alone(self, stopping: Stopping[WindowShare], probe: Probe) -> Steps[Ranked]:
         """One window of a chain alone, noted once it is answered."""
-        assert isinstance(self.ranker, ListwiseRanker)
-        alone = replace(self._partition, only=int(probe.probe_id.rpartition("/w")[2]))
+        assert isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
+        alone = replace(self.ranker.strategy, only=int(probe.probe_id.rpartition("/w")[2]))
         steps = replace(self.ranker, strategy=alone).steps(probe)
         return stopping.noting(probe, steps, partial(self.window_share, probe))
 
@@ -274,6 +257,10 @@ class ListwiseDesign(Design[Ranked]):
         settings, lists = self.settings, self.dataset.describe()
         prompted = not isinstance(self.ranker, Ranker)
         sizes = [items.n for items in self.lists]
+        unranked = set[int]()  # positions that the window plan leaves out in some list
+        for n in {len(orders[0].documents) for orders in self.orders.values()}:
+            if (windows := self.ranker.one_pass(n)) is not None:
+                unranked.update(never_ranked(windows, n, 0, settings.depth))
         return ListwiseFacts(
             preset=settings.preset_name(),
             queries=len(self.queries),
@@ -292,15 +279,16 @@ class ListwiseDesign(Design[Ranked]):
             at_most=True if prompted and not self.exact else None,
             chains=len(self.queries) * self.chains_per_query,
             calls=self.calls,
-            never_ranked=self.never_ranked(),
+            never_ranked=sorted(unranked),
             seed=settings.seed,
         )
 
     def ordered_by(self) -> dict[str, Any]:
         """Strategy and windows; None each where there are none."""
-        if isinstance(self.ranker, Ranker):
-            return dict.fromkeys(WINDOW_FACTS)
-        return {**self.other_strategy, **self.ranker.strategy.facts()}
+        of_windows = dict.fromkeys(WINDOW_FACTS)
+        if isinstance(self.ranker, ListwiseRanker):
+            of_windows = self.ranker.strategy.facts()
+        return {**self.other_strategy, **of_windows}
 
     @property
     def other_strategy(self) -> dict[str, Any]:
@@ -320,14 +308,6 @@ class ListwiseDesign(Design[Ranked]):
         """Whether lists are cut into windows that are asked at once, and nothing is ranked."""
         return isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
 
-    def never_ranked(self) -> list[int]:
-        """Positions (0 is the head) that the window plan leaves out in some list."""
-        positions = set[int]()
-        for n in {len(orders[0].documents) for orders in self.orders.values()}:
-            if (windows := self.ranker.one_pass(n)) is not None:
-                positions.update(never_ranked(windows, n, 0, self.settings.depth))
-        return sorted(positions)
-
     @cached_property
     def lists(self) -> tuple[Items, ...]:
         """Every query's list by groups and grades."""
@@ -342,22 +322,15 @@ class ListwiseDesign(Design[Ranked]):
         }
 
     def describe(self) -> dict[str, Any]:
-        facts, unused = super().describe(), self.unused
-        if unused:
+        facts, lists = super().describe(), "".join(self.candidates_lines()).encode()
+        if isinstance(self.ranker, Ranker):  # the settings that make no difference to one that asks nothing
+            unused = (self.settings.of_asking() | OF_MODELS) - (
+                {"conditions"} if self.ranker.worded else set()
+            )
             del facts["prompt"]
             facts |= {"unused": sorted(unused)}
             facts["flags"] = {name: value for name, value in facts["flags"].items() if name not in unused}
-        return {
-            **facts,
-            "candidates_sha256": hashlib.sha256("".join(self.candidates_lines()).encode()).hexdigest(),
-        }
-
-    @property
-    def unused(self) -> frozenset[str]:
-        """Settings that make no difference to who orders the lists: a ranker that asks nothing."""
-        if not isinstance(self.ranker, Ranker):
-            return frozenset()
-        return (self.settings.of_asking() | OF_MODELS) - ({"conditions"} if self.ranker.worded else set())
+        return {**facts, "candidates_sha256": hashlib.sha256(lists).hexdigest()}
 
     def backend(self) -> Backend:
         """What answers the chats; a ranker that asks none still says who it is."""

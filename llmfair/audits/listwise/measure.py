@@ -127,26 +127,23 @@ def contrasts(
 ) -> Iterator[Measurement]:
     """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
     values = {(column.measure, column.condition): column for column in columns if column.group == ""}
-    for measure in dict.fromkeys(measure for measure, _ in values):
+    for measure, (later, earlier) in product(dict.fromkeys(of for of, _ in values), pairs_of(conditions)):
         # a figure that is neither better nor worse is no effect of a prompt
         if not measure.definition.better or (measure.of_all and measure.aggregate != OF_ODDS):
             continue
-        for later, earlier in pairs_of(conditions):
-            if measure.definition.agreement:
-                if earlier == NEUTRAL:
-                    yield from _agreement(measure, later, judged, inference)
-            elif (measure, later) in values and (measure, earlier) in values:
-                alike = {query.query_id for query, _ in _alike(judged[later], judged[earlier])}
-                yield from paired(measure, values[measure, later], values[measure, earlier], alike, inference)
+        if measure.definition.agreement:
+            if earlier == NEUTRAL:
+                yield from _agreement(measure, later, judged, inference)
+        elif (measure, later) in values and (measure, earlier) in values:
+            alike = {query.query_id for query, _ in _alike(judged[later], judged[earlier])}
+            yield from paired(measure, values[measure, later], values[measure, earlier], alike, inference)
 
 
 def _alike(later: Sequence[Judged], earlier: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
     """The queries that both conditions ranked from the same initial orders, as often."""
-    beside = {query.query_id: query for query in earlier}
-    for query in later:
-        twin = beside.get(query.query_id)
-        if twin is not None and twin.runs == query.runs:
-            yield query, twin
+    twins = {query.query_id: query for query in earlier}
+    pairs = ((query, twins.get(query.query_id)) for query in later)
+    return ((query, twin) for query, twin in pairs if twin is not None and twin.runs == query.runs)
 
 
 def paired(
@@ -242,11 +239,8 @@ def answer_counts(
 
     `first_pass.same`: windows of the first pass whose answer orders the places as most answers do, whatever stands
     there. `classes` are those of the answers that counted; `asked_again` those of bad answers that another replaced.
-
     `equal_scores` where there are some; `unformed` where answers were `constrained` to a form, and some have another.
-
-    `omitted.protected_expected` is what the omitted items would hold if sides were left out alike: an answer
-    that drops one group is repaired, but not into innocence.
+    `omitted.protected_expected` is what the omitted items would hold if sides were left out alike.
     """
     lists: dict[str, list[Ranked]] = {}
     for condition, result in ranked:
@@ -260,8 +254,6 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
     def protected(doc_ids: Iterable[str]) -> int:
         return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
 
-    lacking = [window for window in windows if window.omitted]
-    expected = (len(w.omitted) * protected(w.shown) / len(w.shown) for w in lacking)
     # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
     first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
     orders: dict[int, Counter[tuple[int, ...]]] = {}  # of places; windows of other lengths for themselves
@@ -269,9 +261,7 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
         if window.permutation is not None:
             orders.setdefault(len(window.permutation), Counter())[window.permutation] += 1
     same = sum(max(counts.values()) for counts in orders.values())
-    scores = [
-        [score for w in result.windows for score in w.scores or () if score is not None] for result in lists
-    ]
+    scores = [[s for w in result.windows for s in w.scores or () if s is not None] for result in lists]
     equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
     return WindowAnswers(
         windows=len(windows),
@@ -281,10 +271,13 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
         first_pass=FirstPass(len(first), sum(window.identity for window in first), same),
         asked_again=dict(sorted(Counter(str(bad) for window in windows for bad in window.replaced).items())),
         omitted=OmittedItems(
-            items=sum(len(window.omitted) for window in lacking),
+            items=sum(len(window.omitted) for window in windows),
             of=sum(len(window.omitted) + len(window.named) for window in windows if window.named),
-            protected=sum(protected(window.omitted) for window in lacking),
-            protected_expected=round(sum(expected, 0.0), 6),
+            protected=sum(protected(window.omitted) for window in windows),
+            protected_expected=round(
+                sum((len(w.omitted) * protected(w.shown) / len(w.shown) for w in windows if w.omitted), 0.0),
+                6,
+            ),
         ),
         equal_scores=EqualScores(sum(equal), len(equal)) if any(equal) else None,
         unformed=(constrained and sum(not window.formed for window in windows)) or None,
@@ -351,12 +344,14 @@ def findings_of(
             reason = "order_not_random" if rule.initial != "random" else undefined
             findings[name] = unassessable(str(headline), reason)
             continue
-        conclusion, reason = concluded(
-            odds, use is not None and use.shown, rule, "not_judged" if use is None else use.unshown
-        )
+        useless = "not_judged" if use is None else use.unshown
+        conclusion, reason = concluded(odds, use is not None and use.shown, rule, useless)
         if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
             reason = OF_SOME.get(str(undefined), reason)
         excess = aggregate("ratio-of-means", ratios.get(name, []), inference)
+        beyond = None
+        if excess is not None and excess.value is not None:
+            beyond = Excess(excess.value, excess.low, excess.high, excess.n)
         findings[name] = ListwiseFinding(
             measure=str(headline),
             conclusion=conclusion,
@@ -367,9 +362,7 @@ def findings_of(
             left_out=missing,
             unjudged=rule.unjudged,
             useful=use,
-            excess=None
-            if excess is None or excess.value is None
-            else Excess(excess.value, excess.low, excess.high, excess.n),
+            excess=beyond,
             permutation=shuffled.get(name),
             run_noise=_run_noise(ratios.get(name, []), judged.get(name, ())),
             power=odds_power(odds.pooled.estimate, rule.band, rule.level),
@@ -388,16 +381,16 @@ def with_family(
     rows, family = list(rows), list[int]()
     headlines = {finding.measure for finding in findings.values()}
     for place, row in enumerate(rows):
-        finding = findings.get(row.condition)
-        if finding is not None and row.query_id == ALL:
+        if row.query_id != ALL:
+            continue
+        if (finding := findings.get(row.condition)) is not None:
             p_of = {of_stratum(finding.measure, name): odds.p for name, odds in finding.by_stratum.items()}
-            row = rows[place] = replace(row, p=p_of.get(row.measure, row.p))
+            row = replace(row, p=p_of.get(row.measure, row.p))
             if row.measure == finding.measure:
-                reason = row.reason or finding.reason
-                rows[place] = replace(row, conclusion=finding.conclusion, reason=reason)
+                row = replace(row, conclusion=finding.conclusion, reason=row.reason or finding.reason)
+            rows[place] = row
         contrast = row.measure == contrasted and SEPARATOR in row.condition
-        claims = row.query_id == ALL and REPEAT not in row.condition.split(SEPARATOR)
-        if claims and (contrast or row.measure in headlines):
+        if (contrast or row.measure in headlines) and REPEAT not in row.condition.split(SEPARATOR):
             family.append(place)
     for place, adjusted in zip(family, holm([rows[place].p for place in family]), strict=True):
         rows[place] = replace(rows[place], p_adjusted=adjusted)
@@ -519,9 +512,8 @@ def settled(finding: ListwiseFinding, decision: Decision | None) -> ListwiseFind
         few = finding.odds is not None and finding.odds.n < FEWEST_INSIDE
         reason = FEW_INSIDE if few and finding.conclusion is Conclusion.WITHIN else None
         finding = structs.replace(finding, conclusion=Conclusion.INCONCLUSIVE, reason=reason)
-    odds = None if finding.odds is None else structs.replace(finding.odds, p=None)
-    strata = {name: structs.replace(of_it, p=None) for name, of_it in finding.strata.items()}
-    return structs.replace(finding, odds=odds, strata=strata, power=None)
+    odds = {name: structs.replace(of_it, p=None) for name, of_it in finding.by_stratum.items()}
+    return structs.replace(finding, odds=odds.pop("all", None), strata=odds, power=None)
 
 
 def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
@@ -750,18 +742,18 @@ def outcome_of(
     stopping: Mapping[str, Stopping[WindowShare]],
 ) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
-    judged, settings = _judged(design, chains), design.settings
-    names = [condition.name for condition in design.prompts]
+    settings, names = design.settings, [condition.name for condition in design.prompts]
+    judged = _judged(design, chains, names)
+    conditions, initial = {name: judged[name] for name in names}, judged[INITIAL]
     documents = median(items.n for items in design.lists)
     inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
     columns = measure_all(design.measures, judged)
-    conditions = {name: judged[name] for name in names}
-    useful = {name: beyond_initial(judged[name], judged[INITIAL]) for name in names}
+    useful = {name: beyond_initial(judged[name], initial) for name in names}
     for column in columns:  # by its answers, where a condition's make no ranking
         if column.measure.name == "RelevanceOdds" and not any(q.rankings for q in judged[column.condition]):
             useful[column.condition] = of_answers(column.values.values())
-    asking = ((probe.condition, result) for probe, result in chains if result.asked)
-    answers = answer_counts(asking, design.sides, settings.constrain)
+    asked = ((probe.condition, result) for probe, result in chains if result.asked)
+    answers = answer_counts(asked, design.sides, settings.constrain)
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
     of_conditions = [column for column in columns if column.condition in conditions]
     findings = findings_of(of_conditions, conditions, useful, inference, design.rule, left_out)
@@ -770,24 +762,25 @@ def outcome_of(
     for name in findings.keys() & stopping:
         findings[name] = settled(findings[name], stopping[name].process.decision)
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
+    rows = summarise(columns, inference)
     # what each query contributes to preference odds, so that prompts and runs can be paired by query
-    parts = [
+    rows += (
         Measurement(query_id, str(column.measure), odds, column.condition, reason="pseudo_value")
         for column in columns
         if column.measure.name == HEADLINE
         for query_id, odds in odds_by_query(column.values).items()
-    ]
-    compared = [*contrasts(columns, conditions, names, inference)]
-    if stopping:  # by what was seen: no p would hold
-        compared = [replace(row, p=None) for row in compared]
-    rows = [*summarise(columns, inference), *parts, *compared]
+    )
+    compared = contrasts(columns, conditions, names, inference)
+    # of what stopped by what was seen no p would hold
+    rows += (replace(row, p=None) for row in compared) if stopping else compared
     rows, family = with_family(rows, findings, contrasted)
     rows += _rows_of_files(design, chains, inference)
     planned = dict.fromkeys(names, len(design.queries) * settings.orders * settings.repeats)
     planned |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
     ranked = Counter(probe.condition for probe, _ in chains)
     counts = {name: ProbeCounts(planned[name], ranked[name]) for name in names}
-    scores = [window.scores for _, ranked in chains for window in ranked.windows if window.scores is not None]
+    scores = [window.scores for _, of in chains for window in of.windows if window.scores is not None]
+    places = design.subject.scores_lists and bool(scores) and all(map(are_places, scores))
     ratios = [[getattr(value, "ratio", value) for value in column.values.values()] for column in columns]
     controlled = [sum(len(ratio.controlled) for ratio in of if isinstance(ratio, Ratio)) for of in ratios]
     results = ListwiseResults(
@@ -799,14 +792,13 @@ def outcome_of(
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},
         findings=findings,
         family=Family(family, contrasted),
-        warnings=[POSITIONS]
-        * (design.subject.scores_lists and bool(scores) and all(map(are_places, scores))),
+        warnings=[POSITIONS] * places,
     )
     where = windows_of(results.design)
     return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
 
 
-def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
+def _judged(design: ListwiseDesign, chains: Chains, names: Sequence[str]) -> dict[str, list[Judged]]:
     """Every query's rankings by condition, orders and repeats together; the initial orders are one of their own.
 
     With the orders that rankings began with, and what the answers compared; a ranker forgets the order it is given.
@@ -814,50 +806,41 @@ def _judged(design: ListwiseDesign, chains: Chains) -> dict[str, list[Judged]]:
     by_query: dict[tuple[str, str], list[tuple[Probe, Ranked]]] = {}
     for probe, ranked in chains:
         by_query.setdefault((probe.condition, probe.candidates.query.query_id), []).append((probe, ranked))
-    judged: dict[str, list[Judged]] = {condition.name: [] for condition in design.prompts}
+    reached = {query_id for _, query_id in by_query}
+    judged: dict[str, list[Judged]] = {name: [] for name in (*names, INITIAL)}
     alone = isinstance(design.ranker, Ranker)
-    for condition, query in product(judged, design.queries):
-        of_query = by_query.get((condition, query.query_id), ())
-        rankings = [(probe, ranked.ranking) for probe, ranked in of_query if ranked.ranking is not None]
-        begun = (Ranking(query.query_id, probe.candidates.doc_ids) for probe, _ in rankings)
-        if of_query:
-            plain = design.judged(design.dataset.candidates(query), [ranking for _, ranking in rankings])
-            judged[condition].append(
+    for query in design.queries:
+        query_id, candidates = query.query_id, design.dataset.candidates(query)
+        for name in names:
+            if not (of_query := by_query.get((name, query_id))):
+                continue
+            begun = [(probe, ranked.ranking) for probe, ranked in of_query if ranked.ranking is not None]
+            encounters = tuple(e for _, ranked in of_query for e in ranked.encounters)
+            judged[name].append(
                 replace(
-                    plain,
-                    beside=() if alone else tuple(begun),
-                    runs=tuple(dict.fromkeys((probe.order, probe.repeat) for probe, _ in of_query)),
-                    encounters=None
+                    design.judged(candidates, [ranking for _, ranking in begun]),
+                    beside=()
                     if alone
-                    else tuple(e for _, ranked in of_query for e in ranked.encounters),
+                    else tuple(Ranking(query_id, probe.candidates.doc_ids) for probe, _ in begun),
+                    runs=tuple(dict.fromkeys((probe.order, probe.repeat) for probe, _ in of_query)),
+                    encounters=None if alone else encounters,
                 )
             )
-    # Of an incomplete run the input speaks of the same queries as the conditions beside it.
-    reached = {query_id for _, query_id in by_query}
-    judged[INITIAL] = [
-        design.judged(
-            design.dataset.candidates(query),
-            [Ranking(query.query_id, order.doc_ids) for order in design.orders[query.query_id]],
-        )
-        for query in design.queries
-        if query.query_id in reached
-    ]
+        if query_id in reached:  # of an incomplete run the input speaks of the same queries as the conditions
+            orders = [Ranking(query_id, order.doc_ids) for order in design.orders[query_id]]
+            judged[INITIAL].append(design.judged(candidates, orders))
     return judged
 
 
-def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> Iterator[Measurement]:
+def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference) -> list[Measurement]:
     """Utility of each run file by itself, where a condition has several: what ir_measures prints for that file."""
-    if design.settings.orders * design.settings.repeats == 1:
-        return
     utility = [measure for measure in design.measures if measure.definition.cite == TREC_EVAL]
     judged: dict[str, list[Judged]] = {}
-    for probe, ranked in chains:
+    for probe, ranked in chains if design.settings.orders * design.settings.repeats > 1 else ():
         if ranked.ranking is not None:
             file = f"{probe.condition}.o{probe.order}.r{probe.repeat}"
             judged.setdefault(file, []).append(design.judged(probe.candidates, [ranked.ranking]))
-    for row in summarise(measure_all(utility, judged), inference):
-        if row.query_id == "all":
-            yield row
+    return [row for row in summarise(measure_all(utility, judged), inference) if row.query_id == ALL]
 
 
 def windows_of(design: ListwiseFacts) -> str:

@@ -11,9 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
@@ -349,7 +346,7 @@ def _named(query_ids: set[str]) -> DocumentCounts:
     return DocumentCounts(queries=len(query_ids), first=sorted(query_ids)[:SHOWN_QUERIES])
 
 
-# The rankings of a run folder, as figures and side-by-side lists need them.
+# The rankings of a run folder, as lists side by side need them.
 
 
 @dataclass(frozen=True)
@@ -362,45 +359,19 @@ class CandidatesLine:
     side: Sequence[Side | None]
 
 
-@dataclass(frozen=True)
-class RankedLists:
-    """The lists of a run, by query: each item's side and relevance, and what was ranked: `ranked[condition][query_id]`.
-
-    By initial order and repeat, from 0, the documents best first.
-    """
-
-    sides: Mapping[str, Mapping[str, Side | None]]
-    relevance: Mapping[str, Mapping[str, int]]
-    ranked: Mapping[str, Mapping[str, Mapping[tuple[int, int], tuple[str, ...]]]]
-
-    def ranks(self, condition: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ranks, from 1, of all items of either side over all queries and runs; shape (items,) each."""
-        ranks: dict[Side | None, list[int]] = {side: [] for side in (*Side, None)}
-        for query_id, lists in self.ranked[condition].items():
-            for doc_ids in lists.values():
-                for rank, doc_id in enumerate(doc_ids, start=1):
-                    ranks[self.sides[query_id].get(doc_id)].append(rank)
-        return np.array(ranks[Side.PROTECTED], np.int64), np.array(ranks[Side.UNPROTECTED], np.int64)
-
-
-def read_lists(folder: Path, conditions: Sequence[str]) -> RankedLists | None:
-    """The lists of a listwise run folder; None where it has none. Raises UsageError for files that are damaged."""
+def read_lists(
+    folder: Path,
+) -> tuple[dict[str, CandidatesLine], dict[str, dict[str, tuple[int, int, Sequence[str]]]]]:
+    """The lists of a listwise run folder by query, and by condition what came first of each: initial order and repeat,
+    from 0, and the documents best first. Raises UsageError for files that cannot be read."""
     path = folder / "candidates.jsonl"
-    if not path.is_file():
-        return None
-    lines = {row.query_id: row for row in read_lines(path, CandidatesLine)}
-    ranked: dict[str, dict[str, dict[tuple[int, int], tuple[str, ...]]]] = {name: {} for name in conditions}
+    lists = {row.query_id: row for row in read_lines(path, CandidatesLine)} if path.is_file() else {}
+    ranked: dict[str, dict[str, tuple[int, int, Sequence[str]]]] = {}
     for file, condition, order, repeat in files_in(folder):
-        if condition in ranked:
-            for query_id, ranking in read_run(file, hint=HINT).rankings.items():
-                if query_id not in lines:
-                    raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
-                ranked[condition].setdefault(query_id, {})[order, repeat] = ranking.doc_ids
-    return RankedLists(
-        {name: dict(zip(row.doc_ids, row.side, strict=False)) for name, row in lines.items()},
-        {name: dict(zip(row.doc_ids, row.relevance, strict=False)) for name, row in lines.items()},
-        {condition: dict(sorted(lists.items())) for condition, lists in ranked.items()},
-    )
+        for query_id, ranking in read_run(file, hint=HINT).rankings.items():
+            if query_id in lists:
+                ranked.setdefault(condition, {}).setdefault(query_id, (order, repeat, ranking.doc_ids))
+    return lists, ranked
 
 
 MEASURING = Measuring(

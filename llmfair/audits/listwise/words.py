@@ -26,7 +26,7 @@ from llmfair.audits.listwise.results import (
     Odds,
     of_stratum,
 )
-from llmfair.audits.listwise.score import RankedLists, read_lists
+from llmfair.audits.listwise.score import read_lists
 from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.audits.scoring import ScoredRun
@@ -78,7 +78,7 @@ from llmfair.report.plan import (
     told,
     undefined_notes,
 )
-from llmfair.report.plots import Plot, Point, palette, rank_boxes, utility_and_ratio
+from llmfair.report.plots import Plot, Point, palette, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
@@ -530,8 +530,8 @@ def _question(spec: str, *options: Any) -> Question:
 # The figures of listwise audits, of one and of several side by side.
 
 
-def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared: Declared) -> Iterator[Plot]:
-    """Utility and exposure, or preference where nothing is ranked; the headline and its band, and ranks."""
+def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plot]:
+    """Utility and exposure, or preference where nothing is ranked; the headline and its band."""
     cells = results.by_key()
     conditions = [name for name in results.design.conditions if results.chains[name].ranked]
     names = {condition: TITLES.get(condition, condition) for condition in (*conditions, INITIAL)}
@@ -549,44 +549,39 @@ def listwise_plots(results: ListwiseResults, lists: RankedLists | None, declared
         reach = None if of.low is None or of.high is None else (of.low, of.high)
         yield utility_and_ratio(points, plain_name(across), plain_name(up), reach)
     yield from headline_plots(results, conditions, declared, TITLES)
-    if lists is not None:
-        boxes = {condition: lists.ranks(condition) for condition in conditions if lists.ranked[condition]}
-        if any(len(ranks) for both in boxes.values() for ranks in both):
-            yield rank_boxes(boxes, asdict(results.words))
 
 
 # Queries whose lists are far from parity, both rankings side by side.
 
 
-def furthest_lists(
-    folder: Path, results: ListwiseResults, exhibits: Exhibits, lists: RankedLists, by: str
-) -> Furthest | None:
+def furthest_lists(folder: Path, results: ListwiseResults, exhibits: Exhibits, by: str) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
-    design, titles, queries = results.design, exhibits.titles, exhibits.queries
+    design, titles, (lists, ranked) = results.design, exhibits.titles, read_lists(folder)
     conditions = [condition for condition in design.conditions if condition != REPEAT]
 
     def show(query_id: str, values: Values) -> FurthestQuery | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
-        ranked = {
-            n: next(iter(lists.ranked[n][query_id].items())) for n in values if query_id in lists.ranked[n]
-        }
-        values = {name: values[name] for name in conditions if name in ranked}
+        of_query = {name: ranked[name][query_id] for name in values if query_id in ranked.get(name, {})}
+        values = {name: values[name] for name in conditions if name in of_query}
         if not values:
             return None
         far = max(values, key=lambda condition: distance([values[condition]]))
         others = [condition for condition in values if condition != far]
         beside = max(others, key=lambda condition: abs(values[condition] - values[far]), default=None)
-        sides, relevance = lists.sides[query_id], lists.relevance[query_id]
+        row = lists[query_id]
+        facts = {
+            d: (side, rel > 0) for d, side, rel in zip(row.doc_ids, row.side, row.relevance, strict=False)
+        }
         rankings = []
         for condition in (name for name in values if name in (far, beside)):
-            (order, repeat), doc_ids = ranked[condition]
+            order, repeat, doc_ids = of_query[condition]
             begun = f", {design.initial} initial order"
             begun += f" {order + 1} of {design.orders}" * (design.orders > 1)
             begun += f", repeat {repeat + 1} of {design.repeats}" * (design.repeats > 1)
-            items = [Item(titles.get(d, d), sides.get(d), relevance.get(d, 0) > 0) for d in doc_ids]
+            items = [Item(titles.get(d, d), *facts.get(d, (None, False))) for d in doc_ids]
             rankings.append((f"{condition} prompt" + begun * (design.prompt_sha256 is not None), items))
         text = figures_text(values, named(by, results), TITLES)
-        return FurthestQuery(queries.get(query_id, query_id), text, rankings)
+        return FurthestQuery(exhibits.queries.get(query_id, query_id), text, rankings)
 
     return furthest_from_parity(folder, results, conditions, by, "prompts and initial orders", show)
 
@@ -597,15 +592,14 @@ def furthest_lists(
 def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits) -> Section:
     """Exposure under every prompt, its lists, and the queries whose lists are furthest from parity."""
     table, measures, design = listwise_table(results), exhibits.measures, results.design
-    lists = read_lists(folder, design.conditions)
     by = ratio_of(results.measures, measures, of_queries=True)
     orders = f"{count(design.orders, design.initial + ' order')}, {count(design.repeats, 'repeat')}"
     facts = [("windows", window_text(design)), ("initial orders", orders)]
     return Section(
         table=table,
-        plots=list(listwise_plots(results, lists, measures)),
+        plots=list(listwise_plots(results, measures)),
         more=[*strata_table(results)],
-        furthest=furthest_lists(folder, results, exhibits, lists, by) if lists and by else None,
+        furthest=furthest_lists(folder, results, exhibits, by) if by else None,
         words=METHOD[1:] if design.window is None else METHOD,  # the first speaks of windows
         facts=[] if design.prompt_sha256 is None else facts,
     )
