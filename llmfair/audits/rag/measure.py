@@ -8,9 +8,10 @@ retriever's order, `samples/` the lists drawn, in the columns of expeval.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,13 +44,13 @@ from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
-from llmfair.io.trec import read_qrels
+from llmfair.io.trec import read_qrels, run_lines
 from llmfair.metrics.base import Column, Measure, measure_all, measure_each
 from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
-from llmfair.nouns import Conclusion, Failure, Key, Measurement, Query
+from llmfair.nouns import Conclusion, Failure, Key, Measurement, Query, Ranking
 from llmfair.rankers.reader import Read, Shown, Support
 from llmfair.results import Family, Figure, ProbeCounts, Words
 from llmfair.rundir import Contents, RunDir, csv_lines
@@ -68,21 +69,20 @@ Answered = Sequence[tuple[Query, Read]]
 
 def outputs_of(design: RagDesign, query: Query, read: Read, judged: Mapping[str, Support]) -> Outputs:
     """The outputs for the lists of a query, with the items that they are credited to."""
-    items = {item.doc_id: item for item in design.items(query)}
     attribute = ATTRIBUTORS.get(CITED if design.settings.cites else design.settings.attribution)
-    credit, judgement = attribute(items) if attribute else None, judged.get(probe_of(query))
-    outputs = {}
+    credit = attribute({item.doc_id: item for item in design.items(query)}) if attribute else None
+    judgement, outputs = judged.get(probe_of(query)), {}
     for doc_ids, output in read.lists.items():
-        supported = None
+        supported = further = None
         if judgement is not None:
-            of_pairs = {
-                pair: judgement.supported.get(pair) for pair in design.pairs(query, output.text, doc_ids)
+            holds = {
+                pair[0]: judgement.supported.get(pair) for pair in design.pairs(query, output.text, doc_ids)
             }
-            if None not in of_pairs.values():  # one answer that cannot be read leaves the whole list open
-                supported = frozenset(doc_id for (doc_id, _), holds in of_pairs.items() if holds)
-        credited = credit(design.meaning(query, output.text), doc_ids) if credit else supported
-        further = supported if credit else None
-        outputs[doc_ids] = ListSample(doc_ids, 1, output.text, output.utility, credited, further)
+            if None not in holds.values():  # one answer that cannot be read leaves the whole list open
+                supported = frozenset(doc_id for doc_id, of in holds.items() if of)
+        if credit:
+            further, supported = supported, credit(design.meaning(query, output.text), doc_ids)
+        outputs[doc_ids] = ListSample(doc_ids, 1, output.text, output.utility, supported, further)
     return outputs
 
 
@@ -105,29 +105,24 @@ def observed(
     if not lists <= outputs.keys():
         return {}
     # of its lists: a run folder has what was answered beside single items, too
-    ceiling = max(
-        (worth for doc_ids in lists if (worth := outputs[doc_ids].utility) is not None), default=None
-    )
+    utilities = [worth for doc_ids in lists if (worth := outputs[doc_ids].utility) is not None]
     baselines = {
         condition.factors["retriever"]: outputs[next(iter(draws[condition.name]))].utility
         for condition in conditions
         if condition.factors["alpha"] == DETERMINISTIC
     }
+    same = {name: getattr(policies, name) for name in ("query_id", "doc_ids", "k")}
     return {
-        condition.name: Retrieved(
-            query_id=policies.query_id,
-            doc_ids=policies.doc_ids,
+        of.name: Retrieved(
+            **same,
             useful=useful,
-            k=policies.k,
-            exposure=policies.exposure(condition, useful),
-            lists=tuple(
-                replace(outputs[doc_ids], count=count) for doc_ids, count in draws[condition.name].items()
-            ),
-            baseline=baselines.get(condition.factors["retriever"]),
-            ceiling=ceiling,
+            exposure=policies.exposure(of, useful),
+            lists=tuple(replace(outputs[doc_ids], count=count) for doc_ids, count in draws[of.name].items()),
+            baseline=baselines.get(of.factors["retriever"]),
+            ceiling=max(utilities, default=None),
             uncredited=uncredited or Retrieved.uncredited,
         )
-        for condition in conditions
+        for of in conditions
     }
 
 
@@ -153,6 +148,12 @@ def files_of(
         for query in design.queries
         for item, score in zip(design.items(query), scores[query.query_id].tolist(), strict=True)
     )
+    gains = (
+        (query.query_id, doc_id, read.alone[doc_id,].utility, read.alone[()].utility, gain)
+        for query, read in queries
+        for doc_id, gain in read.gains.items()
+    )
+    samples = ("qid", "sample", "docno", "rank", "sim", "run_id")
     return {
         QRELS: (
             f"{query.query_id} 0 {item.doc_id} {int(item.doc_id in read.useful)}\n"
@@ -161,9 +162,12 @@ def files_of(
         ),
         SCORES: csv_lines(SCORE_COLUMNS, scores),
         OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in _outputs(design, queries, judged))),
-        "gains.tsv": _gains(queries),
-        **{f"rankings/{retriever}.run": _ranking(design, retriever) for retriever in design.scores},
-        **{f"samples/{of.name}.tsv": _samples(design, measured, of) for of in design.conditions},
+        "gains.tsv": csv_lines(("qid", "pid", "augment_score", "baseline_score", "delta"), gains, "\t"),
+        **{f"rankings/{name}.run": run_lines(_rankings(design, name), name) for name in design.scores},
+        **{
+            f"samples/{of.name}.tsv": csv_lines(samples, _samples(design, measured, of), "\t")
+            for of in design.conditions
+        },
     }
 
 
@@ -172,8 +176,8 @@ def _outputs(
 ) -> Iterator[tuple[object, ...]]:
     """Of every query the outputs for labels, to which nothing is credited, then those for lists."""
     for query, read in queries:
-        of_lists = outputs_of(design, query, read, judged)
-        for outputs, credit in ((read.alone, {}), (read.lists, of_lists)):
+        credited = outputs_of(design, query, read, judged)
+        for outputs, credit in ((read.alone, {}), (read.lists, credited)):
             for doc_ids, output in outputs.items():
                 of = credit.get(doc_ids)
                 names = (
@@ -184,30 +188,23 @@ def _outputs(
                 yield query.query_id, " ".join(doc_ids), *answer, *names
 
 
-def _gains(queries: Answered) -> Iterator[str]:
-    """In the columns of Fair-RAG's own files."""
-    yield "qid\tpid\taugment_score\tbaseline_score\tdelta\n"
-    for query, read in queries:
-        for doc_id, gain in read.gains.items():
-            without, alone = read.alone[()].utility, read.alone[doc_id,].utility
-            yield f"{query.query_id}\t{doc_id}\t{alone!r}\t{without!r}\t{gain!r}\n"
-
-
-def _ranking(design: RagDesign, retriever: str) -> Iterator[str]:
-    """All items of every query, best first; ranks stand for scores, which may tie."""
+def _rankings(design: RagDesign, retriever: str) -> Iterator[Ranking]:
+    """All items of every query, best first."""
     for query in design.queries:
-        scores, items = design.scores[retriever][query.query_id], design.items(query)
-        for rank, place in enumerate(np.argsort(-scores, kind="stable").tolist(), start=1):
-            yield f"{query.query_id} Q0 {items[place].doc_id} {rank} {len(items) - rank + 1} {retriever}\n"
+        best, items = (
+            np.argsort(-design.scores[retriever][query.query_id], kind="stable"),
+            design.items(query),
+        )
+        yield Ranking(query.query_id, tuple(items[place].doc_id for place in best.tolist()))
 
 
-def _samples(design: RagDesign, queries: Answered, condition: Condition) -> Iterator[str]:
-    yield "qid\tsample\tdocno\trank\tsim\trun_id\n"
+def _samples(design: RagDesign, queries: Answered, condition: Condition) -> Iterator[tuple[object, ...]]:
+    """Every draw of a condition, an item a row."""
     for query, read in queries:
         lists = design.policies(query).draws([condition], read.useful)[condition.name]
         for sample, doc_ids in enumerate(lists.elements()):
             for rank, doc_id in enumerate(doc_ids, start=1):
-                yield f"{query.query_id}\t{sample}\t{doc_id}\t{rank}\t{len(doc_ids) - rank + 1}\tllmfair\n"
+                yield query.query_id, sample, doc_id, rank, len(doc_ids) - rank + 1, "llmfair"
 
 
 def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
@@ -249,8 +246,9 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
     observations: dict[str, list[Retrieved]] = {of.name: [] for of in conditions}
     for query_id, by_retriever in scores.items():
         doc_ids = tuple(next(iter(by_retriever.values())))  # their order is what ties and draws go by
-        unlabelled = dict.fromkeys(doc_ids, (0, 0))  # as all are of a query that is not answered yet
-        grades = unlabelled if labels is None else labels.get(query_id, unlabelled)
+        grades = (labels or {}).get(
+            query_id, dict.fromkeys(doc_ids, (0, 0))
+        )  # not answered yet: none is useful
         items = [grades.keys(), *(by_item.keys() for by_item in by_retriever.values())]
         if by_retriever.keys() != retrievers or any(names != {*doc_ids} for names in items):
             continue  # one that the files contradict each other on counts as lost
@@ -321,24 +319,19 @@ def read_log(path: Path) -> list[Retrieved]:
     queries = []
     for query_id, rows in by_query.items():
         requests = Counter(row.shown_list for row in rows)
-        named = [doc_id for row in rows for doc_id in (*row.items, *row.shown, *(row.useful or ()))]
-        queries.append(
-            Retrieved(
-                query_id=query_id,
-                doc_ids=tuple(dict.fromkeys(map(str, named))),
-                useful=frozenset(str(doc_id) for row in rows for doc_id in row.useful or ()),
-                k=max(len(request.doc_ids) for request in requests),
-                exposure=None,
-                lists=tuple(replace(request, count=count) for request, count in requests.items()),
-            )
-        )
+        useful = [str(doc_id) for row in rows for doc_id in row.useful or ()]
+        items = [str(doc_id) for row in rows for doc_id in (*row.items, *row.shown, *(row.useful or ()))]
+        lists = tuple(replace(request, count=count) for request, count in requests.items())
+        longest = max(len(request.doc_ids) for request in requests)
+        doc_ids = tuple(dict.fromkeys(items))
+        queries.append(Retrieved(query_id, doc_ids, frozenset(useful), longest, None, lists))
     return queries
 
 
 def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
     """A log as one condition, called by its path; of measures those that it can have, unless others are asked for."""
     announce(path)
-    queries = read_log(path)
+    queries, condition = read_log(path), str(path)
     lists = [shown for query in queries for shown in query.lists]
     usual = {
         OF_LOGS: True,
@@ -348,23 +341,15 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RunMea
     }
     names = settings.measures or ",".join(name for name, there in usual.items() if there)
     measures = parse_measures(names, Retrieved)
-    condition = str(path)
     columns = measure_all(measures, {condition: queries})
     facts = ScoredRun(
-        run=condition,
-        dataset=path.stem,
-        attribute=ITEM.name,
-        model="log",
-        task="rag",
-        words=Words("", ""),
-        measures=[str(measure) for measure in measures],
-        conditions={condition: ScoreFacts(queries=len(queries))},
-        undefined=undefined_counts(columns),
-        findings={},
-        family=Family(0, None),
+        run=condition, dataset=path.stem, attribute=ITEM.name, model="log", task="rag", words=Words("", ""),
+        measures=[*map(str, measures)], conditions={condition: ScoreFacts(queries=len(queries))},
+        undefined=undefined_counts(columns), findings={}, family=Family(0, None),
+    )  # fmt: skip
+    return RunMeasurement(
+        facts, summarise(columns, Inference(level=settings.level, ci=settings.ci)), [Key(condition)]
     )
-    rows = summarise(columns, Inference(level=settings.level, ci=settings.ci))
-    return RunMeasurement(facts, rows, [Key(condition)])
 
 
 # What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha. Kim &
@@ -405,9 +390,8 @@ def traded(
 
     `slots`: how many items of each query are shown at a time.
     """
-    measures = [*dict.fromkeys(column.measure for column in columns)]
-    first, draws = firsts(measures), drawing(conditions)
-    disparity, relevance, utility = (first.get(name, name) for name in AXES)
+    measures = {str(column.measure): column.measure for column in columns}
+    first, draws = firsts([*measures.values()]), drawing(conditions)
     values: dict[tuple[str, str], Mapping[str, float]] = {
         (str(column.measure), column.condition): numbers_of(column.values)
         for column in columns
@@ -416,62 +400,55 @@ def traded(
     for (measure, condition), of in [*values.items()]:
         if measure == RAW:
             values[OF_SLOTS, condition] = {query: of[query] / n for query, n in slots.items() if query in of}
+    disparity, relevance, utility = (first.get(name, name) for name in AXES)
     axes = [(disparity, relevance), (disparity, utility), (relevance, utility)]
     axes += [(across, first["EAR"]) for across in (disparity, relevance) if "EAR" in first]
     axes += [(OF_SLOTS, first["EAE-D"])] if "EAE-D" in first else []
 
-    def observations(retriever: str, across: str, up: str) -> list[tuple[float, float, str]]:
+    def of_one_list(retriever: str, measure: str) -> Mapping[str, float]:
+        return values.get((measure, f"{retriever}-{DETERMINISTIC}"), {})
+
+    def observations(
+        retriever: str, across: str, up: str, queries: Container[str] | None = None
+    ) -> tuple[list[float], list[float], list[str]]:
         """Both values and the query of every observation that has both."""
-        return [
+        rows = [
             (x, values[up, condition][query_id], query_id)
             for condition in draws[retriever]
             for query_id, x in values.get((across, condition), {}).items()
-            if query_id in values.get((up, condition), {})
+            if query_id in values.get((up, condition), {}) and (queries is None or query_id in queries)
         ]
+        return [x for x, _, _ in rows], [y for _, y, _ in rows], [query_id for *_, query_id in rows]
 
     def curve(retriever: str, across: str, up: str) -> Curve:
-        x, y, queries = _apart(observations(retriever, across, up))
+        x, y, queries = observations(retriever, across, up)
         anchors = tradeoff.anchors(x, y, queries, level) if x else []
-        line = tradeoff.line(x, y)
-        area = tradeoff.area(*tradeoff.averaged([anchors]))
-        here, there = (
-            mean_of(values.get((name, f"{retriever}-{DETERMINISTIC}"), {}).values()) for name in (across, up)
-        )
+        line, area = tradeoff.line(x, y), tradeoff.area(*tradeoff.averaged([anchors]))
+        here, there = (mean_of(of_one_list(retriever, name).values()) for name in (across, up))
+        bounds = measures[up].bounds if up in measures else (-inf, inf)
         return Curve(
-            across=across,
-            up=up,
-            observations=len(x),
-            queries=len({*queries}),
-            slope=None if line is None else line.slope,
-            area=None if area is None else area.whole,
+            across=across, up=up, observations=len(x), queries=len({*queries}),
+            slope=None if line is None else line.slope, area=None if area is None else area.whole,
             deterministic=None if here is None or there is None else (here, there),
             points=[
-                typed.CurvePoint(
-                    at=of.disparity, observations=of.observations, mean=_figure(of.quality, bounds.get(up))
-                )
-                for of in anchors
+                typed.CurvePoint(of.disparity, of.observations, _figure(of.quality, bounds)) for of in anchors
             ],
-        )
+        )  # fmt: skip
 
-    bounds = {str(measure): measure.bounds for measure in measures}
-    baselines = {retriever: values.get((utility, f"{retriever}-{DETERMINISTIC}"), {}) for retriever in draws}
     cells = []
-    for retriever, of in baselines.items():
-        rows = [row for row in observations(retriever, disparity, utility) if row[2] in of]
-        cells.append(tradeoff.cells(*_apart(rows), of, level) if of else [])
+    for retriever in draws:
+        of = of_one_list(retriever, utility)
+        rows = observations(retriever, disparity, utility, of)
+        cells.append(tradeoff.cells(*rows, of, level) if of else [])
     return {
         "intervals": {
             retriever: typed.Intervals(
-                disparity=disparity, utility=utility, baseline=mean_of(of.values()), cells=[*map(_cell, row)]
+                disparity, utility, mean_of(of_one_list(retriever, utility).values()), [*map(_cell, row)]
             )
-            for (retriever, of), row in zip(baselines.items(), tradeoff.adjusted(cells), strict=True)
+            for retriever, row in zip(draws, tradeoff.adjusted(cells), strict=True)
         },
         "tradeoff": {retriever: [curve(retriever, *pair) for pair in axes] for retriever in draws},
     }
-
-
-def _apart(rows: Sequence[tuple[float, float, str]]) -> tuple[list[float], list[float], list[str]]:
-    return [x for x, _, _ in rows], [y for _, y, _ in rows], [query_id for *_, query_id in rows]
 
 
 def _cell(cell: tradeoff.Cell) -> typed.IntervalCell:
@@ -481,10 +458,9 @@ def _cell(cell: tradeoff.Cell) -> typed.IntervalCell:
     return typed.IntervalCell(**{name: getattr(cell, name) for name in names}, paired=paired)
 
 
-def _figure(of: Estimate, bounds: tuple[float, float] | None = None) -> Figure:
-    least, most = bounds or (-inf, inf)
-    low = None if of.low is None else max(of.low, least)
-    high = None if of.high is None else min(of.high, most)
+def _figure(of: Estimate, bounds: tuple[float, float] = (-inf, inf)) -> Figure:
+    low = None if of.low is None else max(of.low, bounds[0])
+    high = None if of.high is None else min(of.high, bounds[1])
     return Figure(of.value, low, high, of.n, None, None, None, of.reason)
 
 
@@ -524,27 +500,20 @@ def concluded(
         results = losses([changes[name] for name in tested], worst, inference.level)
         for name, loss in zip(tested, results, strict=True):
             findings[name] = RagFinding(
-                measure=CHANGE,
-                conclusion=KEEPING[loss.conclusion],
-                reason=loss.reason,
-                disparity=disparity.get(name),
-                margin=design.margin,
-                worst_loss=design.worst_loss,
-                lower=loss.lower,
-                p=loss.p,
-                p_adjusted=loss.p_adjusted,
-                losers=loss.losers,
-            )
-    rows = list(rows)
-    for place, row in enumerate(rows):
-        finding = findings.get(row.condition)
-        if row.query_id == ALL and row.reason == LABEL_OUTPUT:
-            rows[place] = replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
-        elif row.query_id == ALL and row.measure == CHANGE and finding is not None:
-            rows[place] = replace(
-                row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion
-            )
-    return rows, findings, sum(finding.p is not None for finding in findings.values())
+                measure=CHANGE, conclusion=KEEPING[loss.conclusion], disparity=disparity.get(name),
+                margin=design.margin, worst_loss=design.worst_loss,
+                **{of: getattr(loss, of) for of in ("reason", "lower", "p", "p_adjusted", "losers")},
+            )  # fmt: skip
+
+    def concluding(row: Measurement) -> Measurement:
+        finding = findings.get(row.condition) if row.measure == CHANGE else None
+        if row.query_id != ALL or (finding is None and row.reason != LABEL_OUTPUT):
+            return row
+        if finding is None:
+            return replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
+        return replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
+
+    return [*map(concluding, rows)], findings, sum(of.p is not None for of in findings.values())
 
 
 def outcome_of(
@@ -555,40 +524,32 @@ def outcome_of(
     judged = {name: result for name, result in results.items() if isinstance(result, Support)}
     queries = [(query, reads[query.query_id]) for query in design.queries if query.query_id in reads]
     measured = [(query, read) for query, read in queries if read.kept and read.lists]
-    conditions, settings = design.conditions, design.settings
+    conditions, settings, facts = design.conditions, design.settings, design.facts()
     observations = (
-        observation
+        observed(design.policies(query), conditions, read.useful, outputs, facts.uncredited)
         for query, read in measured
-        for observation in observed(
-            design.policies(query),
-            conditions,
-            read.useful,
-            outputs_of(design, query, read, judged),
-            design.uncredited,
-        ).items()
+        for outputs in [outputs_of(design, query, read, judged)]
     )
     further = lacking(design.measures)
-    every = measure_each([*design.measures, *further], observations)
+    every = measure_each([*design.measures, *further], chain.from_iterable(of.items() for of in observations))
     columns = [column for column in every if column.measure not in further]
     inference = Inference(level=settings.level, seed=settings.seed)
-    rows, findings, tests = concluded(
-        conditions, design.facts(), columns, summarise(columns, inference), inference
-    )
-    ended = ProbeCounts(
-        len(design.queries), sum(bool(read.lists) or not read.kept for read in reads.values())
-    )
+    rows, findings, tests = concluded(conditions, facts, columns, summarise(columns, inference), inference)
+    ended = sum(bool(read.lists) or not read.kept for read in reads.values())
     sizes = {query.query_id: len(design.items(query)) for query in design.queries}
     slots = {query_id: min(settings.k, size) for query_id, size in sizes.items()}
     kept = [(len(read.useful), sizes[read.query_id]) for read in reads.values() if read.kept]
     few = Counter(len(read.useful) for read in reads.values() if not read.kept)
-    answers = [answer for of in judged.values() for answer in of.supported.values()]
+    supported = [answer for of in judged.values() for answer in of.supported.values()]
     classes: dict[str, Counter[str]] = {condition.name: Counter() for condition in conditions}
     for query, read in measured:
         for name, lists in design.draws(query, read.useful).items():
             classes[name].update(read.lists[doc_ids].ended for doc_ids in lists)
     document = design.resulting(
         RagResults,
-        design.told(run, {condition.name: ended for condition in conditions}, failures, columns),
+        design.told(
+            run, {of.name: ProbeCounts(len(design.queries), ended) for of in conditions}, failures, columns
+        ),
         {
             name: typed.OutputCounts(
                 outputs=of.total(), unparseable=of.total() - of.pop("ok", 0), classes=dict(of)
@@ -604,18 +565,15 @@ def outcome_of(
             useful=mean_of(useful for useful, _ in kept),
             useful_share=mean_of(useful / items for useful, items in kept),
         ),
-        calls_made=sum(len(read.alone) + len(read.lists) for read in reads.values()) + len(answers),
-        judged=design.judge
+        calls_made=sum(len(read.alone) + len(read.lists) for read in reads.values()) + len(supported),
+        judged=(judge := design.judge)
         and typed.JudgedPairs(
-            model=design.judge.spec,
-            by=design.judge.by,
-            asked=len(answers),
-            supported=answers.count(True),
-            unparseable=answers.count(None),
+            judge.spec, judge.by, len(supported), supported.count(True), supported.count(None)
         ),
         family=Family(tests, None),
     )
-    return design.laid_out(document, rows, files_of(design, queries, measured, judged), failures)
+    outcome = design.laid_out(document, rows, files_of(design, queries, measured, judged), failures)
+    return outcome.broken_off() if design.stops else outcome
 
 
 def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:

@@ -70,7 +70,7 @@ class Collected(JsonObject, frozen=True, kw_only=True):
     useful_share: Share | None
 
 
-class CurvePoint(JsonObject, frozen=True, kw_only=True):
+class CurvePoint(JsonObject, frozen=True):
     """The mean of `up` over the observations whose `across` is nearest to a place, with its interval over queries."""
 
     at: Share
@@ -111,7 +111,7 @@ class IntervalCell(JsonObject, frozen=True, kw_only=True):
     paired: Figure | None
 
 
-class Intervals(JsonObject, frozen=True, kw_only=True):
+class Intervals(JsonObject, frozen=True):
     """Utility by interval of disparity; `baseline`: mean utility of the retriever's one list by score."""
 
     disparity: str
@@ -120,7 +120,7 @@ class Intervals(JsonObject, frozen=True, kw_only=True):
     cells: Sequence[IntervalCell]
 
 
-class JudgedPairs(JsonObject, frozen=True, kw_only=True):
+class JudgedPairs(JsonObject, frozen=True):
     """What a model was asked of pairs of item and output, each once; `by` is what measures call it."""
 
     model: str
