@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 import llmfair
-from llmfair.audits.kind import kind_of
 from llmfair.audits.subject import Subject
 from llmfair.io.trec import read_run
-from llmfair.mitigation.remedies import TASK, Audit, Remedy, Unmitigated
+from llmfair.mitigation.remedies import Audit, Remedy, Unmitigated
 from llmfair.registry import register
 
 SEEDS, QUERIES, EACH = 50, 24, 20
@@ -46,7 +45,7 @@ class StandIn(Remedy):
 
     def apply(self, run: Unmitigated) -> Audit:
         settings = replace(run.settings, conditions=run.condition, repeat=False)
-        return Audit(kind_of(TASK), settings, Subject(WITHOUT), run.condition)
+        return Audit(settings, Subject(WITHOUT))
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ Run = Annotated[str, run_argument("RUN", "The folder of a listwise run, or the b
 def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir = Path("runs")) -> None:
     """Remedies for a listwise run, side by side: what each buys and costs, on the same queries.
 
-    Consensus, logit offset, FA*IR and greedy re-ranking need no call; a fair-instruction prompt, FAIR-QR and a LoRA
-    adapter are asked, each in a run folder of its own that its own command would take, too.
+    Consensus, logit offset, FA*IR and greedy re-ranking need no call; a fair-instruction prompt and a LoRA adapter are
+    asked, each in a run folder of its own that its own command would take, too.
     """
     from llmfair.cli.audits import write_report
     from llmfair.mitigation.mitigate import mitigate as held

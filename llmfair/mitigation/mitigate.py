@@ -24,7 +24,7 @@ from llmfair import registry
 from llmfair.audits.aggregates import ALL, Inference, preference, summarise
 from llmfair.audits.comparing import ComparedRun, changed, with_figures
 from llmfair.audits.documents import ChangeRow
-from llmfair.audits.kind import results_of
+from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.listwise.measure import paired
 from llmfair.audits.listwise.score import of_folder
 from llmfair.audits.plan import plan
@@ -34,16 +34,15 @@ from llmfair.io import secrets
 from llmfair.io.files import SCHEMA, json_text, make_inside, read_document, write_whole
 from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
-from llmfair.metrics.base import Column, Judged, Undefined, measure_all
+from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.mitigation.remedies import SECRET, Audit, Orders, Remedy, Unmitigated, unmitigated
+from llmfair.mitigation.remedies import SECRET, TASK, Audit, Halves, Orders, Remedy, Unmitigated, unmitigated
 from llmfair.mitigation.results import (
     ANSWERS,
     CONSISTENCY,
     MEASURED,
     NONE,
     ODDS,
-    PAGE,
     UTILITY,
     MitigationPlan,
     MitigationResults,
@@ -51,9 +50,8 @@ from llmfair.mitigation.results import (
     RemedyRow,
 )
 from llmfair.mitigation.words import verdict_of
-from llmfair.nouns import Key, Measurement, Ranking
-from llmfair.results import ErrorDocument, Figure, Row, lines_of
-from llmfair.results import rows_of as as_rows
+from llmfair.nouns import Key, Measurement
+from llmfair.results import ErrorDocument, Figure, Row, lines_of, rows_of
 from llmfair.rundir import COLUMNS, MITIGATION, RunDir, csv_text
 from llmfair.settings.commands import AuditSettings, MitigateSettings, ScoreSettings, SpendingSettings
 from llmfair.settings.declaration import WRITTEN
@@ -62,10 +60,16 @@ from llmfair.stats.power import queries_needed
 from llmfair.stats.significance import holm
 from llmfair.stats.strata import Figure as Odds
 
-FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "fair-qr", "lora")
+FIRST = ("named-prompt", "fair-prompt", "consensus", "offset", "fair-star", "greedy", "lora")
 """The order in which remedies are told; others follow by name."""
 NOT_HERE = (UsageError, MissingExtra, MissingKey)
 """What says that a remedy cannot be had here, which is no fault of the command."""
+UNTOUCHED = "answers_untouched"
+"""Why there are no odds of answers: the remedy orders anew what was answered."""
+Answers = tuple[Figure, Mapping[str, float]]
+"""The preference odds of answers, and what each query contributes to them."""
+Figures = Mapping[str, Mapping[str, Figure]]
+"""Figures of all queries by remedy and measure."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,33 @@ class Mitigated:
     results: MitigationResults
     folder: Path
     error: LlmfairError | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A remedy's columns by measure, and the odds of the answers behind it."""
+
+    name: str
+    columns: Mapping[str, Column]
+    answers: Answers | None = None
+
+    def rows(self, inference: Inference) -> list[Measurement]:
+        """Its queries, then all of them together; the odds of answers, or the reason they lack."""
+        odds = Measurement(ALL, ANSWERS, None, self.name, n=0, reason=UNTOUCHED)
+        if self.answers is not None:
+            names = ("value", "low", "high", "n", "reason")
+            odds = replace(odds, **{name: getattr(self.answers[0], name) for name in names})
+        return [*summarise([*self.columns.values()], inference), odds]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A remedy's row without figures, what was measured and the run files of its rankings; or its error."""
+
+    row: RemedyRow
+    measured: Measured | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    error: LlmfairError | None = None
 
 
 def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], Watch]) -> Mitigated:
@@ -93,7 +124,7 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     results = write(folder, results, rows, dict(chain(*(each.files.items() for each in tried))))
     errors = list[LlmfairError]()
     for each in tried:
-        if each.failed and each.error is not None:
+        if each.error is not None and not isinstance(each.error, NOT_HERE):
             each.error.message = f"{each.row.remedy}: {each.error.message}"
             errors.append(each.error)
     return Mitigated(results, folder, max(errors, key=lambda error: error.exit_code, default=None))
@@ -109,7 +140,7 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
         try:
             made = remedy.apply(base)
             if isinstance(made, Audit):
-                planned = plan(made.kind, _settings_of(base, made))
+                planned = plan(kind_of(TASK), _settings_of(base, made))
                 counts = {key: planned[key] for key in counts}
                 if planned["unready"]:
                     error = ErrorDocument(kind="MissingKey", message=planned["unready"][0], hint="")
@@ -121,20 +152,12 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
 
 
 def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[str, Remedy]]:
-    """The run and its remedies, after what the run says of whom to ask is told: somebody else may have made it."""
-    base, remedies = unmitigated(run, settings), remedies_of(settings)
-    if any(remedy.asks for remedy in remedies.values()):
-        items = (item for item in fields(base.settings) if item.metadata["effect"] is not WRITTEN)
-        values = {item.name: getattr(base.settings, item.name) for item in items}
-        if effects := base.settings.effects(values | {"model": (base.model,)}):
-            warn(f"{run.manifest} sets what reaches beyond the run folder: {'; '.join(effects)}.")
-    return base, remedies
+    """The run, and the remedies asked for, or all. Raises UsageError, also for an unknown one and wrong parameters.
 
-
-def remedies_of(settings: MitigateSettings) -> dict[str, Remedy]:
-    """The remedies asked for, or all. Raises UsageError for an unknown one, and for parameters it does not take."""
+    What the run says of whom to ask is told first: somebody else may have made it.
+    """
+    base, remedies = unmitigated(run, settings), dict[str, Remedy]()
     others = [name for name in registry.names("remedy") if name not in FIRST]
-    remedies: dict[str, Remedy] = {}
     for spec in settings.remedy or (*FIRST, *others):
         name, _, parameters = spec.partition(":")
         try:
@@ -145,21 +168,12 @@ def remedies_of(settings: MitigateSettings) -> dict[str, Remedy]:
             remedies[spec] = remedy
     if not remedies:
         raise UsageError("--free leaves no remedy: all that are named ask a model.", "leave --free out")
-    return remedies
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A remedy's row without figures, what was measured and the run files of its rankings; or its error."""
-
-    row: RemedyRow
-    measured: Measured | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
-    error: LlmfairError | None = None
-
-    @property
-    def failed(self) -> bool:
-        return self.error is not None and not isinstance(self.error, NOT_HERE)
+    if any(remedy.asks for remedy in remedies.values()):
+        items = (item for item in fields(base.settings) if item.metadata["effect"] is not WRITTEN)
+        values = {item.name: getattr(base.settings, item.name) for item in items}
+        if effects := base.settings.effects(values | {"model": (base.model,)}):
+            warn(f"{run.manifest} sets what reaches beyond the run folder: {'; '.join(effects)}.")
+    return base, remedies
 
 
 def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch: Watch) -> Tried:
@@ -167,46 +181,44 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
     _, _, parameters = spec.partition(":")
     title = remedy.title + f" ({parameters})" * bool(parameters)
     row = RemedyRow(name=stem(spec), remedy=spec, title=title, does=remedy.does, available=False)
+    halves: Halves | None = None
+    answers = None
     try:
         made = remedy.apply(base)
         if isinstance(made, Audit):
-            measured, orders, facts = _asked(base, spec, made, spending, watch)
+            run = _asked(base, made, spending, watch)
+            files = of_folder(run, ScoreSettings(), lambda path: None).conditions[base.condition]
+            orders: Orders = {query: [file.rankings[query] for file in files] for query in base.orders}
+            compared = _compared(run)
+            answers = answers_of(compared, base.condition)
+            calls, cost, folder = compared.results.calls, compared.manifest.cost, str(run.path)
         else:
-            orders, facts = base.completed(made.orders), {"calls": made.calls, "remarks": [*made.remarks]}
-            answers = None if made.condition is None else answers_of(_compared(base.run), made.condition)
-            measured = measure(spec, base.judged(orders), made.halves, answers=answers)
+            orders, halves, calls, cost, folder = made.orders, made.halves, made.calls, None, None
+            if made.condition is not None:
+                answers = answers_of(_compared(base.run), made.condition)
+        orders = base.completed(orders)
+        measured = measure(spec, base.judged(orders), halves, answers)
     except LlmfairError as error:
         return Tried(structs.replace(row, error=document_of(error)), error=error)
-    files = files_of(spec, orders)
-    return Tried(structs.replace(row, available=True, rankings=[*files], **facts), measured, files)
+    texts = files_of(spec, orders)
+    row = structs.replace(
+        row, available=True, rankings=[*texts], calls=calls, cost=cost, run=folder, remarks=[*made.remarks]
+    )
+    return Tried(row, measured, texts)
 
 
-def _asked(
-    base: Unmitigated, spec: str, audit: Audit, spending: Spending, watch: Watch
-) -> tuple[Measured, Orders, dict[str, Any]]:
-    """What an audit that is run, or continued, comes to: its figures, its rankings, and the rest of the row."""
+def _asked(base: Unmitigated, audit: Audit, spending: Spending, watch: Watch) -> RunDir:
+    """The run folder of an audit that is run, or continued. Raises LlmfairError where it does not come to its end."""
     with spending.run(_settings_of(base, audit), audit.subject, watch) as (left, noting):
-        written = perform(audit.kind.design(left, audit.subject), noting)
+        written = perform(kind_of(TASK).design(left, audit.subject), noting)
     if written.error is not None:
         raise written.error
-    run = written.folder
-    compared, answers = _compared(run), None
-    if audit.own_lists:
-        pages = audit.kind.measure.observations(run)[audit.condition]
-        judged = [page for page in pages if isinstance(page, Judged) and page.query_id in base.orders]
-        orders: Orders = {page.query_id: page.rankings for page in judged}
-    else:
-        if run.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
-            raise UsageError(
-                "the lists are not what they were at the time of the run.",
-                f"{base.again()}    audits them as they are now",
-            )
-        files = of_folder(run, ScoreSettings(), lambda path: None).conditions[audit.condition]
-        orders = base.completed({query: [file.rankings[query] for file in files] for query in base.orders})
-        judged, answers = base.judged(orders), answers_of(compared, audit.condition)
-    calls, cost = compared.results.calls, compared.manifest.cost
-    facts = {"calls": calls, "cost": cost, "run": str(run.path), "remarks": [*audit.remarks]}
-    return measure(spec, judged, own_lists=audit.own_lists, answers=answers), orders, facts
+    if written.folder.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
+        raise UsageError(
+            "the lists are not what they were at the time of the run.",
+            f"{base.again()}    audits them as they are now",
+        )
+    return written.folder
 
 
 def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
@@ -238,66 +250,26 @@ def document_of(error: LlmfairError) -> ErrorDocument:
 
 # Figures of a remedy's rankings, and their changes beside the unmitigated ones, paired by query.
 
-OF_A_PAGE = (UTILITY, PAGE)  # what compares of rankings of other documents too
-UNTOUCHED, OTHER_LISTS = "answers_untouched", "other_lists"
-"""Why there is no figure: the remedy orders anew what was answered; it ranks other documents than the run's lists."""
-
-
-Answers = tuple[Figure, Mapping[str, float]]
-"""The preference odds of answers, and what each query contributes to them."""
-Figures = Mapping[str, Mapping[str, Figure]]
-"""Figures of all queries by remedy and measure."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A remedy's columns by measure, and the odds of the answers behind it, or why it is `without`."""
-
-    condition: str
-    columns: Mapping[str, Column]
-    answers: Answers | None = None
-    without: str = UNTOUCHED
-
-    def rows(self, inference: Inference) -> list[Measurement]:
-        """Its queries, then all of them together; the odds of answers, or the reason they lack."""
-        odds = Measurement(ALL, ANSWERS, None, self.condition, n=0, reason=self.without)
-        if self.answers is not None:
-            names = ("value", "low", "high", "n", "reason")
-            odds = replace(odds, **{name: getattr(self.answers[0], name) for name in names})
-        return [*summarise([*self.columns.values()], inference), odds]
-
 
 def measure(
-    name: str,
-    judged: Sequence[Judged],
-    halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]] | None = None,
-    own_lists: bool = False,
-    answers: Answers | None = None,
+    name: str, judged: Sequence[Judged], halves: Halves | None = None, answers: Answers | None = None
 ) -> Measured:
     """Every measure of every query. Rankings that were merged are as consistent as those of their halves."""
     measures = {of: parse_measure(of) for of in MEASURED}
-    every = {
-        column.measure: column
-        for column in measure_all([*measures.values()], {name: judged})
-        if not column.group
-    }
-    columns = {of: every.get(measure, Column(measure, name, "", {})) for of, measure in measures.items()}
-    if own_lists:
-        undefined = {query.query_id: Undefined(OTHER_LISTS) for query in judged}
-        for of in {*MEASURED} - {*OF_A_PAGE}:
-            columns[of] = replace(columns[of], values=undefined)
-    elif halves is not None:
+    every = measure_all([*measures.values()], {name: judged})
+    by_measure = {column.measure: column for column in every if not column.group}
+    columns = {of: by_measure.get(measure, Column(measure, name, "", {})) for of, measure in measures.items()}
+    if halves is not None:
         alike = dict[str, Any]()
         for query in judged:
             orders = replace(query, rankings=tuple(chain(*halves[query.query_id]))).orders
             pairs = [*zip(orders[::2], orders[1::2], strict=True)]
             alike[query.query_id] = consistent(pairs, len(query.doc_ids))
         columns[CONSISTENCY] = replace(columns[CONSISTENCY], values=alike)
-    return Measured(name, columns, answers, OTHER_LISTS if own_lists else UNTOUCHED)
+    return Measured(name, columns, answers)
 
 
 def answers_of(run: ComparedRun, condition: str) -> Answers:
-    """The preference odds of a listwise run's answers, and what each query contributes to them."""
     return run.figure(ANSWERS, Key(condition)), run.values.get((ANSWERS, condition), {})
 
 
@@ -305,8 +277,8 @@ def changes_of(
     base: Measured, other: Measured, figures: Figures, inference: Inference
 ) -> dict[str, ChangeRow]:
     """Each measure's change, paired over the queries that both have; `figures` are both's own, by name."""
-    name, changes = other.condition, dict[str, ChangeRow]()
-    for measure in map(parse_measure, (*other.columns, ANSWERS)):
+    name, changes = other.name, dict[str, ChangeRow]()
+    for measure in map(parse_measure, (*MEASURED, ANSWERS)):
         of, scale, better = str(measure), measure.definition.scale, measure.definition.better
         figure = figures[name][of]
         row = ChangeRow(name, name, ALL, of, scale, better, of in (ODDS, UTILITY), None, None)
@@ -319,12 +291,12 @@ def changes_of(
             limits = {"low": change.low, "high": change.high, "n": change.n or 0, "p": change.p}
             row = structs.replace(row, change=change.value, reason=reason, **limits)
         elif other.answers is None or base.answers is None:
-            row = structs.replace(row, reason=other.without)
+            row = structs.replace(row, reason=UNTOUCHED)
         elif not (queries := sorted(base.answers[1].keys() & other.answers[1].keys())):
             row = structs.replace(row, reason="no_finite_odds")
         else:
             before, after = (
-                [of_query[query] for query in queries] for _, of_query in (base.answers, other.answers)
+                [values[of_it] for of_it in queries] for _, values in (base.answers, other.answers)
             )
             rng = np.random.default_rng(inference.seed)
             row = changed(row, change_by_query(before, after, True, inference.level, rng))
@@ -346,23 +318,21 @@ def in_band(
     odds = dict[str, Odds]()
     for of in every:
         pooled = preference(of.columns[ODDS].values.values())
-        if pooled is not None and figures[of.condition][ODDS].low is not None:
-            odds[of.condition] = pooled.figure
-    p_values = [odds[of.condition].inside(band) if of.condition in odds else None for of in every]
+        if pooled is not None and figures[of.name][ODDS].low is not None:
+            odds[of.name] = pooled.figure
+    p_values = [odds[of.name].inside(band) if of.name in odds else None for of in every]
     tests = max(1, sum(p is not None for p in p_values[1:]))
     result = dict[str, dict[str, Any]]()
     for of, p in zip(every, [p_values[0], *holm(p_values[1:])], strict=True):
         asked = 1 - (1 - level) / (tests if result else 1)
-        lists = None if p is None else lists_to_settle(odds[of.condition], band, asked)
-        result[of.condition] = {"p_inside": p, "lists_needed": lists}
+        lists = None if p is None else lists_to_settle(odds[of.name], band, asked)
+        result[of.name] = {"p_inside": p, "lists_needed": lists}
     return result
 
 
 def lists_to_settle(figure: Odds, band: tuple[float, float], level: float) -> int | None:
-    """About how many lists show the odds inside the band, or outside it, in 80 %, if they stay as they are.
-
-    Each edge is missed by 10 % at most. None at the very edge.
-    """
+    """About how many lists show the odds inside the band, or outside it, in 80 %, if they stay as they are: each edge
+    is missed by 10 % at most. None at the very edge."""
     if figure.log_odds is None or not figure.error:
         return None
     distance = min(abs(figure.log_odds - log(edge)) for edge in band)
@@ -391,6 +361,63 @@ def front(points: Mapping[str, tuple[float, float]]) -> set[str]:
     }
 
 
+def outcome_of(
+    base: Unmitigated, tried: Sequence[Tried], folder: Path
+) -> tuple[MitigationResults, Sequence[Row]]:
+    """All that results.json has, and the rows of single queries too."""
+    run = base.results
+    length = median(len(rankings[0].doc_ids) for rankings in base.orders.values())
+    inference = Inference(run.level, base.settings.ci, base.settings.seed, length)
+    before = measure(NONE, base.judged(base.orders), answers=answers_of(_compared(base.run), base.condition))
+    every = [before, *(each.measured for each in tried if each.measured is not None)]
+    named = {key: getattr(run, key) for key in ("dataset", "attribute", "model")}
+    measurements = [row for each in every for row in each.rows(inference)]
+    rows = rows_of(measurements, {"run": base.run.path.name, **named}, run.words)
+    of_all = [row for row in rows if row.query_id == ALL]
+    figures: dict[str, dict[str, Figure]] = {}
+    for line in of_all:
+        values = {name: getattr(line, name) for name in Figure.__struct_fields__}
+        figures.setdefault(line.condition, {})[line.measure] = Figure(**values)
+    changes = {each.name: changes_of(before, each, figures, inference) for each in every[1:]}
+    tests = [*product(changes.values(), (ODDS, UTILITY))]
+    adjusted = holm([rows_of_it[name].p for rows_of_it, name in tests])
+    for (rows_of_it, name), p in zip(tests, adjusted, strict=True):
+        rows_of_it[name] = structs.replace(rows_of_it[name], p_adjusted=p)
+    tested, far = in_band(every, figures, run.band, run.level), dict[str, float | None]()
+    points = dict[str, tuple[float, float]]()
+    for name, of in figures.items():
+        far[name] = at = distance(of[ODDS].value)
+        if at is not None and (useful := of[UTILITY].value) is not None:
+            points[name] = (at, useful)
+    best, does = front(points), "The rankings as they are."
+    none = RemedyRow(name=NONE, remedy=NONE, title="unmitigated", does=does, available=True, calls=0)
+    remedies = [none, *(each.row for each in tried)]
+    for place, row in enumerate(remedies):
+        if row.available:
+            name = row.remedy
+            remedies[place] = structs.replace(
+                row, figures=figures[name], changes=changes.get(name, {}), distance=far[name], front=name in best,
+                **tested[name],
+            )  # fmt: skip
+    measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
+    finding, failed = run.findings.get(base.condition), [each.error for each in tried if each.error]
+    results = MitigationResults(
+        schema=SCHEMA, task="mitigate",
+        status="complete" if all(isinstance(error, NOT_HERE) for error in failed) else "incomplete",
+        run=str(base.run.path),
+        **{key: getattr(run, key) for key in ("dataset", "attribute", "words", "level", "band")},
+        model=run.named_model, condition=base.condition,
+        conclusion=None if finding is None else finding.conclusion, margin=base.chosen.margin,
+        seed=base.settings.seed, queries=len(base.orders), orders=max(map(len, base.orders.values())),
+        prompted=run.design.prompted, measures=[str(measure) for measure in measures],
+        labels={str(measure): measure.label for measure in measures if measure.definition.worded},
+        measure_notes={str(measure): measure.note for measure in measures if measure.note},
+        family=sum(p is not None for p in adjusted),
+        remedies=remedies, rows=of_all,
+    )  # fmt: skip
+    return structs.replace(results, verdict=verdict_of(results, folder)), rows
+
+
 # The folder of `llmfair mitigate`: results.json, metrics.csv, per_query.csv, and the remedies' rankings as runs.
 
 
@@ -416,12 +443,11 @@ def write(
 
     Rankings of an earlier command that are none of these are removed, as its results name them: nobody else's.
     """
-    texts = dict(rankings)
+    texts, earlier = dict(rankings), set[str]()
     for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
         texts[name] = csv_text(COLUMNS, lines_of(row for row in rows if (row.query_id != ALL) is of_queries))
     digests = {name: sha256(text.encode("utf-8", "backslashreplace")) for name, text in texts.items()}
     results = structs.replace(results, files={name: of.hexdigest() for name, of in digests.items()})
-    earlier = set[str]()
     with suppress(UsageError):
         earlier = {*read_document(folder / "results.json", MitigationResults).files}
     try:
@@ -438,59 +464,3 @@ def write(
             f"cannot write {error.filename or folder}: {error.strerror}.", "choose another --output"
         ) from None
     return results
-
-
-def outcome_of(
-    base: Unmitigated, tried: Sequence[Tried], folder: Path
-) -> tuple[MitigationResults, Sequence[Row]]:
-    """All that results.json has, and the rows of single queries too."""
-    run = base.results
-    length = median(len(rankings[0].doc_ids) for rankings in base.orders.values())
-    inference = Inference(run.level, base.settings.ci, base.settings.seed, length)
-    before = measure(NONE, base.judged(base.orders), answers=answers_of(_compared(base.run), base.condition))
-    every = [before, *(each.measured for each in tried if each.measured is not None)]
-    named = {key: getattr(run, key) for key in ("dataset", "attribute", "model")}
-    measurements = [row for each in every for row in each.rows(inference)]
-    rows = as_rows(measurements, {"run": base.run.path.name, **named}, run.words)
-    of_all = [row for row in rows if row.query_id == ALL]
-    figures: dict[str, dict[str, Figure]] = {}
-    for line in of_all:
-        values = {name: getattr(line, name) for name in Figure.__struct_fields__}
-        figures.setdefault(line.condition, {})[line.measure] = Figure(**values)
-    changes = {each.condition: changes_of(before, each, figures, inference) for each in every[1:]}
-    tests = [*product(changes.values(), (ODDS, UTILITY))]
-    adjusted = holm([rows_of[name].p for rows_of, name in tests])
-    for (rows_of, name), p in zip(tests, adjusted, strict=True):
-        rows_of[name] = structs.replace(rows_of[name], p_adjusted=p)
-    tested = in_band(every, figures, run.band, run.level)
-    far = {name: distance(of[ODDS].value) for name, of in figures.items()}
-    points = {
-        name: (at, useful)
-        for name, at in far.items()
-        if at is not None and (useful := figures[name][UTILITY].value) is not None
-    }
-    best = front(points)
-    does = "The rankings as they are."
-    none = RemedyRow(name=NONE, remedy=NONE, title="unmitigated", does=does, available=True, calls=0)
-    remedies = [none, *(each.row for each in tried)]
-    for place, row in enumerate(remedies):
-        if row.available:
-            name = row.remedy
-            of = {"figures": figures[name], "distance": far[name], "front": name in best, **tested[name]}
-            remedies[place] = structs.replace(row, changes=changes.get(name, {}), **of)
-    measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
-    finding = run.findings.get(base.condition)
-    results = MitigationResults(
-        schema=SCHEMA, task="mitigate",
-        status="incomplete" if any(each.failed for each in tried) else "complete", run=str(base.run.path),
-        **{key: getattr(run, key) for key in ("dataset", "attribute", "words", "level", "band")},
-        model=run.named_model, condition=base.condition,
-        conclusion=None if finding is None else finding.conclusion, margin=base.chosen.margin,
-        seed=base.settings.seed, queries=len(base.orders), orders=max(map(len, base.orders.values())),
-        prompted=run.design.prompted, measures=[str(measure) for measure in measures],
-        labels={str(measure): measure.label for measure in measures if measure.definition.worded},
-        measure_notes={str(measure): measure.note for measure in measures if measure.note},
-        family=sum(p is not None for p in adjusted),
-        remedies=remedies, rows=of_all,
-    )  # fmt: skip
-    return structs.replace(results, verdict=verdict_of(results, folder)), rows

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.audits.commands import TRAINABLE, command_of, training_of
-from llmfair.audits.kind import Kind, kind_of
+from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.score import Rankings, of_folder
 from llmfair.audits.listwise.settings import ListwiseSettings
@@ -77,13 +77,12 @@ class Unmitigated:
     @cached_property
     def orders(self) -> Orders:
         """The whole rankings of every query under this prompt."""
-        return self.orders_of(self.condition)
+        return self.completed(self.orders_of(self.condition))
 
     def orders_of(self, condition: str) -> Orders:
-        """Those under any of the run's prompts."""
+        """Those under any of the run's prompts, as answered."""
         files = self.rankings.conditions[condition]
-        query_ids = sorted(files[0].rankings)
-        return self.completed({of: [file.rankings[of] for file in files] for of in query_ids})
+        return {of: [file.rankings[of] for file in files] for of in sorted(files[0].rankings)}
 
     def completed(self, orders: Orders) -> Orders:
         """Rankings of the run's lists with what they leave out behind them."""
@@ -113,8 +112,10 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
     """Reads a run. Raises UsageError for what is no complete listwise run, and for a prompt that it lacks."""
     manifest = run.read_manifest()
     if manifest.task != TASK:
-        what = f"{run.path} is a run of {manifest.task}: remedies are for rankings."
-        raise UsageError(what, "llmfair listwise makes a run of rankings")
+        raise UsageError(
+            f"{run.path} is a run of {manifest.task}: remedies are for rankings.",
+            "llmfair listwise makes a run of rankings",
+        )
     if manifest.status != "complete":
         raise UsageError(f"{run.path} is incomplete.", "the command that began the run completes it")
     settings = kind_of(TASK).settings.from_flags(manifest.flags, run.manifest)
@@ -133,25 +134,26 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
     return Unmitigated(run, manifest, settings, rankings, condition, chosen)
 
 
-MOST_HALVES = 10
-"""So many ways to deal orders into two halves are looked at."""
-
 # What a remedy is: a value that makes other rankings of a run's lists, with no call or by asking anew, registered by
 # `@register("remedy", NAME)`. One that a run or this machine lacks something for raises an error that says what, and
 # the way out: it is named in the table, and no more.
 
+MOST_HALVES = 10
+"""So many ways to deal orders into two halves are looked at."""
+Halves = Mapping[str, Sequence[tuple[Ranking, Ranking]]]
+"""By query, what two halves of its orders come to where they are merged apart: how consistent such rankings are."""
+
 
 @dataclass(frozen=True)
 class Remedied:
-    """The rankings of each query after a remedy.
+    """The rankings of each query after a remedy; `remarks` have to be known to read its figures.
 
-    `halves`: where the orders of a list are merged into one ranking, what two halves of them come to apart, so that it
-    can be said how consistent such rankings are. `remarks` have to be known to read its figures. `calls`: those behind
-    them beside those of the unmitigated ones; `condition`: the prompt of the run whose answers they are.
+    `calls`: those behind them beside those of the unmitigated ones; `condition`: the prompt of the run whose answers
+    they are.
     """
 
     orders: Orders
-    halves: Mapping[str, Sequence[tuple[Ranking, Ranking]]] | None = None
+    halves: Halves | None = None
     remarks: Sequence[str] = ()
     calls: int = 0
     condition: str | None = None
@@ -159,16 +161,10 @@ class Remedied:
 
 @dataclass(frozen=True)
 class Audit:
-    """What has to be asked: an audit of its own, run as its command runs it, of which a condition is read.
+    """What has to be asked: a listwise audit, run as its command runs it, of which the run's prompt is read."""
 
-    `own_lists`: it ranks other documents than the run, so that only figures of a page compare.
-    """
-
-    kind: Kind
     settings: AuditSettings
     subject: Subject
-    condition: str
-    own_lists: bool = False
     remarks: Sequence[str] = ()
 
 
@@ -262,9 +258,6 @@ class Consensus(Remedy):
         return merged(run, consensus)
 
 
-UNREAD = "simulated models read no words, so the instruction cannot move them"
-
-
 @register("remedy", "fair-prompt")
 class FairPrompt(Remedy):
     """`fair-prompt:FILE` asks with a prompt of one's own."""
@@ -289,33 +282,8 @@ class FairPrompt(Remedy):
             )
         prompt = self.prompt or f"{twins[file]}-fair"
         settings = replace(run.settings, prompt=prompt, conditions=run.condition, repeat=False)
-        remarks = [UNREAD] * run.manifest.simulated
-        return Audit(kind_of(TASK), settings, run.subject, run.condition, remarks=remarks)
-
-
-SIMULATED = "fake:refiner"
-
-
-@register("remedy", "fair-qr")
-class FairQr(Remedy):
-    title = "FAIR-QR"
-    asks = True
-    does = (
-        "Each query is refined with keywords of the model until the groups on its page are near those of the relevant "
-        "documents (Chen and Fang 2025). Its page is found in the whole collection, so it has other documents than the "
-        "run's lists: figures of a page alone compare, nDCG@20 and AWRF@20."
-    )
-
-    def apply(self, run: Unmitigated) -> Audit:
-        kind, of = kind_of("refine"), run.settings
-        run.require_prompt()
-        # a simulated model of lists writes no keywords
-        spec = SIMULATED if run.manifest.simulated else run.model
-        same = ("dataset", "attribute", "allow_missing", "base_url", "server_name", "system", "extra")
-        given = {name: getattr(of, name) for name in (*same, "template_arg", "backend_arg", "adapter")}
-        settings = kind.settings.make(queries=",".join(run.orders), model=(spec,), **given)
-        remarks = [f"keywords are {SIMULATED}'s, a simulation"] if spec == SIMULATED else []
-        return Audit(kind, settings, Subject(spec, of.adapter), "fair-qr", own_lists=True, remarks=remarks)
+        unread = "simulated models read no words, so the instruction cannot move them"
+        return Audit(settings, run.subject, [unread] * run.manifest.simulated)
 
 
 @register("remedy", "fair-star")
@@ -358,9 +326,10 @@ class Lora(Remedy):
                 f"no adapter of {name} is named.",
                 f"{training_of(TASK, run.settings, run.model)}    then --adapter FOLDER",
             )
-        settings = replace(run.settings, conditions=run.condition, repeat=False)
-        settings = replace(settings, adapter=adapter, adapter_only=True)
-        return Audit(kind_of(TASK), settings, Subject(run.model, adapter), run.condition)
+        settings = replace(
+            run.settings, conditions=run.condition, repeat=False, adapter=adapter, adapter_only=True
+        )
+        return Audit(settings, Subject(run.model, adapter))
 
 
 @register("remedy", "named-prompt")
@@ -380,12 +349,11 @@ class NamedPrompt(Remedy):
         return Remedied(run.orders_of(name), calls=run.results.answers[name].asked, condition=name)
 
 
-# A logit offset: the strengths behind the rankings, with one number added to those of the protected group. The score
-# of an item is its strength on the scale of log odds (`stats/power.py`), from all orders of its list. The offset
-# is what brings the preference odds of the rankings to 1: the weighted median, over pairs of equally relevant items
-# of both groups, of how far the unprotected one is ahead, every query weighing 1. It is estimated on other queries
-# than those that it is applied to (five folds), so that no query's judgements order its own list; to apply it the
-# groups alone have to be known.
+# A logit offset: the strengths behind the rankings, with one number added to those of the protected group. An item's
+# strength is on the scale of log odds (`stats/power.py`), from all orders of its list. The offset brings the preference
+# odds of the rankings to 1: the weighted median, over pairs of equally relevant items of both groups, of how far the
+# unprotected one is ahead, every query weighing 1. It is estimated on other queries than those that it is applied to
+# (five folds), so that no query's judgements order its own list; to apply it the groups alone have to be known.
 
 Floats = NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -22,6 +22,7 @@ from llmfair.mitigation.results import (
     UTILITY,
     MitigationPlan,
     MitigationResults,
+    RemedyPlanned,
     RemedyRow,
 )
 from llmfair.nouns import Conclusion
@@ -30,7 +31,7 @@ from llmfair.report.page import General, Page, Source, plain_page, warnings_of
 from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.plots import Plot, front_plot
 from llmfair.report.section import Section
-from llmfair.report.table import Table, filled, headed
+from llmfair.report.table import Column, Table, headed
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
 from llmfair.results import Exhibits, Figure, RunVerdict
 from llmfair.stats.power import MOST_QUERIES
@@ -150,8 +151,8 @@ def _mitigated(
         f"{BROUGHT[status]}: {_odds_change(best)}{other_group}{in_the_band}, nDCG@20 {utility}, "
         f"{count(best.calls or 0, 'further call')}{also}"
     )
-    place = f"its rankings: {folder / best.rankings[0]}" if best.rankings else "its rankings are in its run"
-    return status, best, sentence, f"{settle} · " * (status == NEARER) + f"{place} · {report}"
+    place = f"its rankings: {folder / best.rankings[0]} · {report}"
+    return status, best, sentence, f"{settle} · " * (status == NEARER) + place
 
 
 def _nearest(rows: Sequence[RemedyRow]) -> RemedyRow:
@@ -168,10 +169,10 @@ def _odds_change(row: RemedyRow) -> str:
     return f"odds of rankings {change.base:.2f} → {_odds(row.figures[ODDS])} ({change_text(change)})"
 
 
-def change_text(change: ChangeRow, reasons: Mapping[str, str] | None = None) -> str:
-    """A paired change with its interval and p; why there is none, by these words for a reason before all others."""
+def change_text(change: ChangeRow) -> str:
+    """A paired change with its interval and p; why there is none."""
     if change.change is None:
-        return (reasons or {}).get(str(change.reason), in_words(change.reason, change.measure))
+        return SHORT.get(str(change.reason), in_words(change.reason, change.measure))
     number = "{:.2f}" if change.scale == "log" else "{:+.3f}"
     text = "× " * (change.scale == "log") + number.format(change.change)
     if change.low is not None and change.high is not None:
@@ -182,12 +183,7 @@ def change_text(change: ChangeRow, reasons: Mapping[str, str] | None = None) -> 
 # Remedies in a table: what each buys and costs, a line each.
 
 LABELS = {ODDS: "odds of rankings", ANSWERS: "odds of answers", CONSISTENCY: "consistency"}
-SHORT = {
-    "not_measured": "",
-    "answers_untouched": "as unmitigated",
-    "other_lists": "other lists",
-    "single_order": "one order",
-}
+SHORT = {"not_measured": "", "answers_untouched": "as unmitigated", "single_order": "one order"}
 """Reasons so short that a cell has room for them; the notes and the report say more."""
 
 
@@ -209,7 +205,7 @@ def _change(measure: str) -> Callable[[RemedyRow], str]:
     )
 
 
-COLUMNS: Sequence[tuple[str, Callable[[RemedyRow], str]]] = (
+COLUMNS: Sequence[Column[RemedyRow]] = (
     ("remedy", lambda row: row.title),
     ("odds of rankings", _figure(ODDS)),
     ("change", _change(ODDS)),
@@ -218,7 +214,7 @@ COLUMNS: Sequence[tuple[str, Callable[[RemedyRow], str]]] = (
     ("nDCG@20", _figure(UTILITY, 3)),
     ("change", _change(UTILITY)),
     ("consistency", _figure(CONSISTENCY)),
-    ("calls", lambda row: "" if row.calls is None else f"{row.calls:,}"),
+    ("calls", lambda row: row.calls),
     ("cost", lambda row: "" if row.cost is None else f"{row.cost:,.4f}"),
     ("front", lambda row: "●" * row.front),
 )
@@ -231,7 +227,6 @@ def headed_table(results: MitigationResults) -> Table:
 
 def mitigation_table(results: MitigationResults) -> Table:
     """One row a remedy that has figures, the unmitigated rankings first; the others are named below."""
-    rows = tuple(tuple(of(row) for _, of in COLUMNS) for row in (results.base, *results.tried))
     parts = [
         "Mitigation", results.dataset, f"{results.attribute} (protected: {results.words.protected})",
         results.model + ", a simulated model" * results.model.startswith("fake:"),
@@ -253,8 +248,7 @@ def mitigation_table(results: MitigationResults) -> Table:
         *(f"{row.title}: {remark}" for row in results.tried for remark in row.remarks),
         *(f"{measure}: {note}" for measure, note in results.measure_notes.items() if measure != PAGE),
     ]
-    header = tuple(name for name, _ in COLUMNS)
-    return filled(Table(" · ".join(filter(None, parts)), header, rows, tuple(notes)))
+    return Table.of(parts, COLUMNS, (results.base, *results.tried), notes)
 
 
 def missing_lines(results: MitigationResults) -> list[str]:
@@ -268,14 +262,15 @@ def missing_lines(results: MitigationResults) -> list[str]:
 
 def plan_table(planned: MitigationPlan) -> Table:
     """What a dry run says: calls of each remedy, or why it cannot be had."""
-    rows = []
-    for row in planned.remedies:
-        calls, answered = ("" if n is None else f"{n:,}" for n in (row.calls, row.answered))
-        place = f"not here: {row.error.message}" if row.error else row.folder or ""
-        rows.append((row.remedy, row.title, calls, answered, place))
-    header = ("remedy", "", "calls", "answered already", "run folder")
+    columns: Sequence[Column[RemedyPlanned]] = (
+        ("remedy", lambda row: row.remedy),
+        ("", lambda row: row.title),
+        ("calls", lambda row: row.calls),
+        ("answered already", lambda row: row.answered),
+        ("run folder", lambda row: f"not here: {row.error.message}" if row.error else row.folder),
+    )
     title = f"Mitigation of {planned.run} · {count(planned.calls, 'call')}"
-    return Table(title, header, tuple(rows), ("Nothing was asked.",))
+    return Table.of(title, columns, planned.remedies, ("Nothing was asked.",))
 
 
 # The page of a mitigation: the front of remedies, their figures and changes, and what each of them is.
@@ -287,8 +282,7 @@ WORDS = (
     "Odds of rankings are preference odds over all pairs of equally relevant items of both groups in the final lists "
     "(Mann–Whitney, ties counting half), every query weighing 1: they say what a reader of the ranking meets, whoever "
     "made it. Odds of answers are those of the audit, from first encounters, where the model was asked "
-    "under the remedy; a remedy that orders anew what was answered leaves them as they are. Of rankings of other "
-    "documents neither compares.",
+    "under the remedy; a remedy that orders anew what was answered leaves them as they are.",
     "Consistency is the Kendall tau between rankings of one list from different initial orders. Where a remedy merges "
     "the orders into one ranking, it is the tau between what two halves of the orders come to, averaged over the ways "
     "to halve them: rankings of half as many orders, so it rather understates that of all.",
@@ -313,11 +307,13 @@ def mitigation_page(source: Source, exhibits: Exhibits) -> Page:
     if not results.tried:
         return page
     measures = (ODDS, ANSWERS, RATIO, UTILITY, PAGE, CONSISTENCY)
-    header = ("remedy", *(LABELS.get(measure, measure) for measure in measures))
-    rows = [(row.title, *(change_text(row.changes[of], SHORT) for of in measures)) for row in results.tried]
+    rows = [
+        {"remedy": row.title} | {LABELS.get(of, of): change_text(row.changes[of]) for of in measures}
+        for row in results.tried
+    ]
     title = "Changes beside the unmitigated rankings, paired by query"
-    notes = ("× of ratios and odds, differences of the others",)
-    return replace(page, tables=[*page.tables, filled(Table(title, header, tuple(rows), notes))])
+    changes = Table.of_texts(title, rows, "× of ratios and odds, differences of the others")
+    return replace(page, tables=[*page.tables, changes])
 
 
 def _plots(results: MitigationResults) -> Iterator[Plot]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import zlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, cycle, islice, product
 from math import ceil, log, sqrt
 from statistics import harmonic_mean
@@ -28,9 +29,8 @@ from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.pair_plan import chance_in_band, plan_pairs
 from llmfair.tuning.results import HeldOut, Overlap, PairCounts, Stratum
 
-# Relevant and irrelevant pairs are those that the pairwise audit draws (`probes.py`), so that measuring the adapter
-# afterwards asks the very same questions. Mixed pairs, one item relevant and one not, keep relevance what it was: all
-# four combinations of groups come equally often, so that relevance does not stand for a group.
+# Relevant and irrelevant pairs are those that the pairwise audit draws, so that measuring the adapter afterwards asks
+# the very same questions. Mixed pairs, one item relevant and one not, keep relevance what it was.
 
 STRATA: tuple[Stratum, ...] = get_args(Stratum)
 COMBINATIONS = tuple(product(Side, Side))
@@ -39,10 +39,8 @@ COMBINATIONS = tuple(product(Side, Side))
 
 @dataclass(frozen=True, slots=True)
 class TrainingPair:
-    """Two items of a query: `a` is the protected one or, in a mixed pair, the relevant one.
-
-    `target` is the probability that `a` wins, None before labels are made; `weight` is its share in the loss.
-    """
+    """Two items of a query: `a` is the protected one or, in a mixed pair, the relevant one; `target` is the probability
+    that `a` wins, None before labels are made, `weight` its share in the loss."""
 
     pair_id: str
     query: Query
@@ -76,22 +74,22 @@ def stratum_pairs(
     Of mixed pairs there are equally many of all four combinations, in turn; none where one combination has none.
     """
     query = candidates.query
+    name, listed = f"{query.query_id}/{stratum}", candidates.documents
     if stratum != "mixed":
         probes = pairwise_probes(candidates, attribute, stratum, most, seed, text, grades=grades)
-        name, listed = f"{query.query_id}/{stratum}", candidates.documents
         return [
             TrainingPair(f"{name}/{number}", query, stratum, listed[a], listed[b])
             for number, a, b in probes.pairs.tolist()
         ]
-    documents = {document.doc_id: document for document in candidates.documents}
-    pools = (pair_pools(candidates, attribute, pool, seed) for pool in JUDGED_STRATA)
-    relevant, irrelevant = (dict(zip(Side, of_sides, strict=True)) for of_sides in pools)
+    documents = {document.doc_id: document for document in listed}
+    relevant, irrelevant = (pair_pools(candidates, attribute, pool, seed) for pool in JUDGED_STRATA)
+    pools = dict(zip(COMBINATIONS, product(relevant, irrelevant), strict=True))
 
     def combined(ours: Side, theirs: Side) -> Iterator[TrainingPair]:
-        for number, (a, b) in enumerate(pair_schedule(relevant[ours], irrelevant[theirs])):
+        for number, (a, b) in enumerate(pair_schedule(*pools[ours, theirs])):
             if text(documents[a]) != text(documents[b]):
-                name = f"{query.query_id}/mixed/{ours.name[0]}{theirs.name[0]}{number}"
-                yield TrainingPair(name, query, "mixed", documents[a], documents[b])
+                pair_id = f"{name}/{ours.name[0]}{theirs.name[0]}{number}"
+                yield TrainingPair(pair_id, query, "mixed", documents[a], documents[b])
 
     each = most // len(COMBINATIONS)
     return [*chain(*zip(*(islice(combined(*sides), each) for sides in COMBINATIONS), strict=False))]
@@ -119,8 +117,7 @@ LEAST_SHARE, MOST_SHARE = 0.2, 0.5
 
 
 class Precision(NamedTuple):
-    """Of a stratum: the share of queries that have pairs of it, and the standard deviation of what one of them adds to
-    ln odds."""
+    """Of a stratum: the share of queries with pairs of it, and the standard deviation of one's part of ln odds."""
 
     share: float
     sd: float
@@ -136,10 +133,9 @@ def expected(pairs: Sequence[int]) -> Precision:
 
 def held_out(queries: int, strata: Sequence[Precision], band: tuple[float, float], level: float) -> HeldOut:
     """What so many test queries allow of odds of 1, and how many allow it in 80 %."""
-    counts = range(FEWEST_QUERIES, MOST_QUERIES + 1)
-    place = bisect_left(counts, LIKELY, key=lambda number: chance_within(number, strata, band, level))
-    needed = counts[place] if place < len(counts) else None
-    return HeldOut(queries, chance_within(queries, strata, band, level), needed)
+    chance, counts = partial(chance_within, strata=strata, band=band, level=level), range(MOST_QUERIES + 1)
+    needed = bisect_left(counts, LIKELY, FEWEST_QUERIES, key=chance)
+    return HeldOut(queries, chance(queries), needed if needed in counts else None)
 
 
 def chance_within(
@@ -194,12 +190,17 @@ def balances(lists: Sequence[Candidates], attribute: Attribute) -> dict[str, flo
 
 
 def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share: float, seed: int) -> Split:
-    """Splits the queries that have items of both sides, alike in how many of their relevant items are protected.
+    """Splits the queries that have items of both sides, alike in how many of their relevant items are protected: sorted
+    into terciles of that share, shuffled in each, taken at even distances.
 
-    Queries are sorted into terciles of that share, shuffled in each, and every part takes them at even distances.
-    A tenth of the training queries, at least three, validate. Raises UsageError for fewer than ten queries, and
-    for a share that leaves nothing to train or to test on.
+    A tenth of the training queries, at least three, validate. Raises UsageError for fewer than ten queries, and for a
+    share that leaves nothing to train or to test on.
     """
+
+    def at_even_distances(order: Sequence[str], count: int, start: float) -> set[str]:
+        """`count` ids, the first one `start` (0 to 1) of a distance from the beginning."""
+        return {order[int((number + start) * len(order) / count)] for number in range(count)}
+
     usable = balances(lists, attribute)
     if len(usable) < FEWEST_TO_SPLIT:
         raise UsageError(
@@ -210,7 +211,7 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
     terciles = np.searchsorted(np.quantile(shares, [1 / 3, 2 / 3]), shares)
     rng = np.random.default_rng(seed)
     order = [query_ids[place] for place in np.lexsort((rng.random(len(usable)), terciles))]
-    test = _at_even_distances(order, round(len(order) * (1 - train_share)), rng.random())
+    test = at_even_distances(order, round(len(order) * (1 - train_share)), rng.random())
     rest = [query_id for query_id in order if query_id not in test]
     validating = max(FEWEST_VALIDATION, round(VALIDATION_SHARE * len(rest)))
     if not test or len(rest) <= validating:
@@ -219,15 +220,10 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
             f"them for validation, and {len(test)} to test on.",
             "for example --train-share 0.8",
         )
-    validation = _at_even_distances(rest, validating, rng.random())
+    validation = at_even_distances(rest, validating, rng.random())
     every = [listed.query.query_id for listed in lists]
     parts = ({*rest} - validation, validation, test, {*every} - usable.keys())
     return Split(*(tuple(query_id for query_id in every if query_id in part) for part in parts))
-
-
-def _at_even_distances(order: Sequence[str], count: int, start: float) -> set[str]:
-    """`count` ids at even distances, the first one `start` (0 to 1) of a distance from the beginning."""
-    return {order[int((number + start) * len(order) / count)] for number in range(count)}
 
 
 # The pairs of each part of the split.
@@ -239,10 +235,8 @@ OF_A_GROUP = sum(PARTS.values())
 
 @dataclass(frozen=True)
 class PairDraw:
-    """The pairs of every part of the split; `train` by query and stratum, and in groups as they are trained on.
-
-    A group holds a pair twice where its query has too few.
-    """
+    """The pairs of every part of the split; `train` by query and stratum, `groups` as they are trained on, which have a
+    pair twice where its query has too few."""
 
     split: Split
     train: Mapping[str, ByStratum]
@@ -266,9 +260,10 @@ class PairDraw:
 
     def overlap(self) -> Overlap:
         """Items and pairs that are trained on and stand in a pair of validation or test as well."""
-        train, *others = self.parts.values()
-        items, measured_items = _items(train), _items(chain(*others))
-        pairs, measured = ({frozenset(pair.doc_ids) for pair in part} for part in (train, chain(*others)))
+        train, validation, test = self.parts.values()
+        parts = (train, [*validation, *test])
+        items, measured_items = ({*chain(*(pair.doc_ids for pair in part))} for part in parts)
+        pairs, measured = ({frozenset(pair.doc_ids) for pair in part} for part in parts)
         return Overlap(len(items & measured_items), len(items), len(pairs & measured))
 
 
@@ -285,36 +280,40 @@ def draw(
     pair is trained on. Raises UsageError where a part of the split has no pair of a stratum.
     """
     by_query = {listed.query.query_id: listed for listed in lists}
-    size, total = settings.group_size // ORDERS, settings.max_prompts // ORDERS
-
-    def pairs_of(listed: Candidates, stratum: Stratum, most: int) -> list[TrainingPair]:
-        return stratum_pairs(listed, attribute, stratum, most, settings.seed, text, settings.grades)
+    size = settings.group_size // ORDERS
+    seed, grades = settings.seed, settings.grades
 
     def part_of(query_ids: Sequence[str]) -> tuple[PairGroup, ...]:
         groups = list[PairGroup]()
-        for query_id in query_ids:
-            strata = (pairs_of(by_query[query_id], stratum, settings.pairs) for stratum in STRATA)
+        for listed in map(by_query.__getitem__, query_ids):
+            strata = (
+                stratum_pairs(listed, attribute, of, settings.pairs, seed, text, grades) for of in STRATA
+            )
             groups += in_pieces([*chain(*strata)], size)
         return tuple(groups)
 
     validation, test = part_of(split.validation), part_of(split.test)
-    barred = _items(chain(*validation, *test)) if settings.strict_items else set()
+    measured = chain(*validation, *test) if settings.strict_items else ()
+    barred = {doc_id for pair in measured for doc_id in pair.doc_ids}
     strata = STRATA[:2] if settings.anchor == "none" else STRATA
     whole = sum(PARTS[stratum] for stratum in strata)
     drawn = dict[str, ByStratum]()
     for query_id in split.train:
         listed = by_query[query_id]
         documents = tuple(document for document in listed.documents if document.doc_id not in barred)
-        listed = replace(listed, documents=documents)
-        pairs = {
-            stratum: pairs_of(listed, stratum, settings.pairs_per_query * PARTS[stratum] // whole)
-            for stratum in strata
-        }
+        listed, pairs = replace(listed, documents=documents), dict[Stratum, list[TrainingPair]]()
+        for of in strata:
+            most = settings.pairs_per_query * PARTS[of] // whole
+            pairs[of] = stratum_pairs(listed, attribute, of, most, seed, text, grades)
         drawn[query_id] = _capped(pairs, settings.pairs_per_item)
     # groups are shared out among the queries one by one in turn, to each at most what it can fill
-    most = [_most_groups(pairs, size) for pairs in drawn.values()]
-    turns = sorted((turn, place) for place, limit in enumerate(most) for turn in range(limit))
-    allotted, groups = Counter(place for _, place in turns[: total // size]), list[PairGroup]()
+    turns = sorted(
+        (turn, place)
+        for place, pairs_of_it in enumerate(drawn.values())
+        for turn in range(_most_groups(pairs_of_it, size))
+    )
+    budget = settings.max_prompts // ORDERS // size
+    allotted, groups = Counter(place for _, place in turns[:budget]), list[PairGroup]()
     for place, by_stratum in enumerate(drawn.values()):
         groups += in_groups(by_stratum, size, allotted[place])
     used = {pair.pair_id for pair in chain(*groups)}
@@ -334,11 +333,9 @@ def draw(
 
 
 def in_groups(strata: ByStratum, size: int, groups: int) -> list[PairGroup]:
-    """`groups` groups of `size` pairs, 13 relevant, 13 irrelevant and 6 mixed ones in 32.
-
-    A stratum that the query lacks leaves its places to the others. Each pair is used once before any is used
-    again; over all groups the four combinations of mixed pairs come equally often.
-    """
+    """`groups` groups of `size` pairs, 13 relevant, 13 irrelevant and 6 mixed ones in 32, each pair once before any is
+    used again; a stratum that the query lacks leaves its places to the others, and over all groups the four
+    combinations of mixed pairs come equally often."""
     supply = {stratum: cycle(pairs) for stratum, pairs in strata.items() if pairs}
     mixed = size * groups * PARTS["mixed"] // OF_A_GROUP if "mixed" in supply else 0
     mixed -= mixed % len(COMBINATIONS)
@@ -369,11 +366,8 @@ def _most_groups(strata: ByStratum, size: int) -> int:
 
 
 def _capped(strata: ByStratum, most: int | None) -> ByStratum:
-    """The pairs without those that would use an item more than `most` times.
-
-    They are taken in the proportions of a group, so that no stratum uses the items up that another needs, and mixed
-    pairs four at a time, one of each combination.
-    """
+    """The pairs without those that would use an item more than `most` times, taken in the proportions of a group, so
+    that no stratum uses up what another needs, and mixed ones four at a time, one of each combination."""
     if most is None:
         return strata
     turns = list[tuple[float, PairGroup]]()
@@ -391,17 +385,12 @@ def _capped(strata: ByStratum, most: int | None) -> ByStratum:
     return capped
 
 
-def _items(pairs: Iterable[TrainingPair]) -> set[str]:
-    return {doc_id for pair in pairs for doc_id in pair.doc_ids}
-
-
-# What an adapter is to answer: a target for every pair, made from the model's own preferences. A prompt shows two
-# items; its margin is z = logit(the answer naming the first) − logit(the one naming the second). z1: item `a` of the
-# pair shown first; z2: `a` shown second. g = (z1 − z2)/2 is the preference for `a`, s = (z1 + z2)/2 the slot bias;
-# the answers on a pair agree iff |g| > |s|. `shifted` moves each query's preferences by their median and keeps their
-# order: the offset along the group direction is what an adapter of rank 1 can express, and what carries over to other
-# queries. `random` labels, one reading of Wang et al. 2024, section 5, ask it to forget the order of items as well;
-# `equal-answers` is another.
+# What an adapter is to answer: a target for every pair, made from the model's own preferences. A prompt's margin is z =
+# logit(the answer naming the first item) − logit(the one naming the second); z1: item `a` of the pair shown first, z2:
+# `a` shown second. g = (z1 − z2)/2 is the preference for `a`, s = (z1 + z2)/2 the slot bias; the answers on a pair
+# agree iff |g| > |s|. `shifted` moves each query's preferences by their median and keeps their order: the offset along
+# the group direction is what an adapter of rank 1 can express, and what carries over to other queries. `random` labels
+# and `equal-answers` are two readings of Wang et al. 2024, section 5.
 
 Floats = NDArray[np.float64]
 Margins = Mapping[str, tuple[float, float]]
@@ -485,9 +474,8 @@ def _targets(
     return targets, weights
 
 
-# From pairs to token ids: the chats, the prompts and the answers' tokens of the pairwise audit, and nothing else. A
-# model is trained on exactly what it is audited with: the ranker makes the chats, the chat template makes the ids,
-# and the two ids that a margin compares are those of the audit's margins (`ChatTemplate.label_ids`).
+# From pairs to token ids. A model is trained on exactly what it is audited with: the ranker makes the chats, the chat
+# template the ids, and the two ids that a margin compares are those of the audit's margins (`ChatTemplate.label_ids`).
 
 Ids = NDArray[np.int32]
 """Token ids of one prompt: (length,). An int in a tuple takes nine times the room."""
@@ -495,11 +483,8 @@ Ids = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """One pair as the model sees it, in both orders, up to where the answers part.
-
-    `first` shows item `a` first, `second` shows it second. `answers`: the ids of the answer that names the item shown
-    first and of the one that names the other. `target` is the probability that `a` wins, 0.5 while unlabelled.
-    """
+    """One pair as the model sees it, up to where the answers part: item `a` shown `first`, and `second`. `answers`: the
+    ids of the answer that names the item shown first and of the one that names the other. `target` 0.5: unlabelled."""
 
     first: Ids
     second: Ids
@@ -520,10 +505,12 @@ ExampleGroup = tuple[Example, ...]
 def render(
     groups: Sequence[PairGroup], ranker: PairwiseRanker, template: ChatTemplate, context: int | None
 ) -> list[ExampleGroup]:
-    """Every group's prompts as token ids. Raises ContextTooLong for a prompt of more than `context` tokens."""
+    """Every group's prompts as token ids. Raises ContextTooLong for a prompt of more than `context` tokens, and
+    UsageError where the answers' ids differ from prompt to prompt, so that no two rows of the output matrix are meant.
+    """
 
     def example(pair: TrainingPair) -> Example:
-        prompts, answers = list[Ids](), list[tuple[int, int]]()
+        prompts = list[Ids]()
         for chat in chats_of(pair, ranker):
             ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
             if context is not None and len(ids) > context:
@@ -532,11 +519,17 @@ def render(
                     "choose fewer words with --words, or a model with more context",
                 )
             first, second = labels.values()
+            answers.add((first, second))
             prompts.append(np.array(ids, dtype=np.int32))
-            answers.append((first, second))
+        if len(answers) > 1:
+            raise UsageError(
+                f"the answers have {len(answers)} different pairs of tokens, depending on the prompt.",
+                "choose the other --form",
+            )
         target = 0.5 if pair.target is None else pair.target
-        return Example(prompts[0], prompts[1], _the_same(answers), pair.stratum, target, pair.weight)
+        return Example(prompts[0], prompts[1], (first, second), pair.stratum, target, pair.weight)
 
+    answers = set[tuple[int, int]]()
     return [tuple(map(example, group)) for group in groups]
 
 
@@ -544,21 +537,3 @@ def chats_of(pair: TrainingPair, ranker: PairwiseRanker) -> tuple[Chat, Chat]:
     """The two questions about a pair: `a` shown first, then second."""
     candidates = Candidates(pair.query, (pair.a, pair.b), {})
     return ranker.chats(Probe(pair.pair_id, candidates, pair.stratum, "neutral"))
-
-
-def answer_ids(groups: Iterable[ExampleGroup]) -> tuple[int, int]:
-    """The ids of the answers that name the item shown first and second: the same two for all examples.
-
-    Raises UsageError where they differ from prompt to prompt, so that no two rows of the output matrix are meant.
-    """
-    return _the_same(example.answers for group in groups for example in group)
-
-
-def _the_same(answers: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    first, *others = {*answers}
-    if others:
-        raise UsageError(
-            f"the answers have {1 + len(others)} different pairs of tokens, depending on the prompt.",
-            "choose the other --form",
-        )
-    return first

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import version
 from itertools import chain, islice
@@ -46,7 +46,6 @@ from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import drawing, effects, head, lora
 from llmfair.tuning.drawing import ExampleGroup, Floats, Ids, PairDraw, PairGroup, TrainingPair
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, AnsweredPairs, Figures
-from llmfair.tuning.lora import Tell
 from llmfair.tuning.results import (
     AdapterDir,
     FinetunePlan,
@@ -64,14 +63,10 @@ from llmfair.tuning.results import (
 )
 from llmfair.tuning.words import MEASURING, TRAINING, TrainingProgress, audit_of, judged, model_card
 
-# The design: which data, which pairs, which model; known before a model is loaded.
-
-ADAPTERS = Path("adapters")
-
 
 @dataclass(frozen=True)
 class TuningDesign:
-    """Everything an adapter is trained and measured on."""
+    """Everything an adapter is trained and measured on, known before a model is loaded."""
 
     settings: FinetuneSettings
     dataset: Dataset
@@ -88,11 +83,6 @@ class TuningDesign:
         """`--backend-arg` over its defaults: device, attention, batch_tokens."""
         return read_arguments(backend_args(self.settings.backend_arg))
 
-    @property
-    def options(self) -> BackendOptions:
-        arguments = template_args(self.settings.template_arg)
-        return BackendOptions(system=self.settings.system, template_args=arguments)
-
     def place(self) -> checkpoints.Place:
         """Where the base runs and in which type: on a GPU in bfloat16, else as it was saved, unless told."""
         device, why = checkpoints.device_of(self.engine["device"])
@@ -106,26 +96,26 @@ class TuningDesign:
     def identity(self) -> dict[str, Any]:
         """All that can change the adapter or its figures, for the folder's name and against mixing runs."""
         settings = self.settings
-        more = {name: getattr(settings, name) for name in ("level", "band", "grades")}
-        names = {
+        return {
+            **settings.of_result(),
+            **{name: getattr(settings, name) for name in ("level", "band", "grades")},
+            **lists_identity(self.dataset, self.attribute, self.queries),
             "task": "finetune-lora",
             "identity": self.checkpoint.identity,
             "prompt_sha256": self.prompt.sha256,
         }
-        lists = lists_identity(self.dataset, self.attribute, self.queries)
-        return {**settings.of_result(), **more, **names, **lists}
 
     def folder(self) -> AdapterDir:
         """The folder that --output says, or one derived from the settings."""
         parts = (*name_parts(self.dataset, self.attribute), Path(self.checkpoint.source).name)
-        return AdapterDir(self.settings.output or ADAPTERS / folder_name(parts, self.identity()))
+        return AdapterDir(self.settings.output or Path("adapters") / folder_name(parts, self.identity()))
 
     def of_training(self, run: str) -> dict[str, Any]:
         """The fields of `OfTraining`."""
         settings, drawn = self.settings, self.drawn
         split = {part: len(query_ids) for part, query_ids in plain(drawn.split).items()}
         names = {*TuningFacts.__struct_fields__} - {"preset", "split"}
-        chosen: dict[str, Any] = {name: getattr(settings, name) for name in names}
+        chosen = {name: getattr(settings, name) for name in names}
         return {
             "schema": SCHEMA, "task": "finetune-lora", "run": run, "dataset": self.dataset.name,
             "attribute": self.attribute.name, "model": f"hf:{self.checkpoint.name}",
@@ -180,14 +170,13 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
 
 # The training
 
-NONE_KEPT = "no checkpoint kept the gates on the validation queries"
 PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """An adapter folder and its results; `before` says that an earlier command finished it."""
+    """An adapter folder and its results; `before`: an earlier command finished it."""
 
     folder: AdapterDir
     results: FinetuneResults
@@ -203,7 +192,10 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
     checkpoints.require_local("peft", "accelerate")
     design = make_tuning_design(settings)
     folder = design.folder()
-    lora.join()
+    if lora.world() > 1:
+        from accelerate import PartialState
+
+        PartialState()  # the processes are known to each other
     with ExitStack() as lock:
 
         def take() -> bool:
@@ -223,15 +215,28 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: TrainingProgress) -> None:
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
-    place, engine = design.place(), design.engine
+    place, engine, checkpoint = design.place(), design.engine, design.checkpoint
+    options = BackendOptions(system=settings.system, template_args=template_args(settings.template_arg))
     in_4bit = lora.quantization(settings.load_in_4bit, place.device)
-    model = local.load_model(design.checkpoint, place, design.options, engine["attention"], **in_4bit)
-    assert model.template is not None  # a causal model has one
-    context = design.checkpoint.context
-    examples = partial(drawing.render, ranker=design.ranker, template=model.template, context=context)
+    model = local.load_model(checkpoint, place, options, engine["attention"], **in_4bit)
+    template = model.template
+    assert template is not None  # a causal model has one
 
-    def answers(groups: Sequence[PairGroup], tell: Tell | None = None) -> Floats:
-        return margins_of(model, examples(groups), engine["batch_tokens"], tell)
+    def examples(groups: Sequence[PairGroup]) -> list[ExampleGroup]:
+        return drawing.render(groups, design.ranker, template, checkpoint.context)
+
+    def answers(groups: Sequence[PairGroup], tell: lora.Tell = lambda done, words: None) -> Floats:
+        """Margins (pairs, 2), each process calculating its share of them."""
+        margins, piece = list[Floats](), list[ExampleGroup]()
+        for place, group in enumerate(examples(groups), 1):
+            piece.append(group)
+            if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
+                margins += lora.shared_out(
+                    piece, lambda share: head.pair_margins(model, share, engine["batch_tokens"])
+                )
+                piece = []
+                tell(2 * sum(map(len, margins)), "")
+        return np.concatenate(margins)
 
     # The base's own answers: on what is trained on, for labels; on the rest, for before.
     train = ([*chain(*strata.values())] for strata in drawn.train.values())
@@ -239,12 +244,11 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
     groups = [*trained_on, *drawn.validation, *drawn.test]
     margins = lora.first(folder.margins)
     if not all(pair.pair_id in margins for pair in chain(*groups)):
-        with watch.stage(f"Asking {design.checkpoint.name}", 2 * sum(map(len, groups))) as tell:
+        with watch.stage(f"Asking {checkpoint.name}", 2 * sum(map(len, groups))) as tell:
             both = answers(groups, tell).tolist()
         margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), both, strict=True)}
     labelled = drawing.label(drawn.train, margins, design.attribute, settings)
     pairs = pairs_text(_rows(design, labelled, margins))
-    digest = sha256(pairs.encode("utf-8", "backslashreplace")).hexdigest()
     lora.first(lambda: write_whole(folder.pairs, [pairs]))
 
     # Training; validation is the same measure as the final one, on other queries.
@@ -270,7 +274,8 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         record = lora.train(model, examples(groups), check, settings, folder.path, tell)
     validated, why = check(), None
     if record.rejected:
-        why = f"{NONE_KEPT}: {effects.gates_text(validated.gates, missed=True)}."
+        missed = effects.gates_text(validated.gates, missed=True)
+        why = f"no checkpoint kept the gates on the validation queries: {missed}."
 
     # The test queries, once.
     with watch.stage(MEASURING, 2 * len(test.pairs)) as tell:
@@ -283,8 +288,9 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         effects.validate(*on_test, figures[ADAPTER]),
         TrainingFacts(**structs.asdict(record), validation=validated, why=why, offset=offset),
     )
-    results = judged(results, audit_of(settings, f"hf:{design.checkpoint.name}", folder.path))
+    results = judged(results, audit_of(settings, f"hf:{checkpoint.name}", folder.path))
     manifest = manifest_of(design, model, results.status)
+    digest = sha256(pairs.encode("utf-8", "backslashreplace")).hexdigest()
     manifest |= {"seconds": time.monotonic() - started, "pairs_sha256": digest}
     files = {
         "metrics.csv": csv_text(COLUMNS, lines_of(results.rows)),
@@ -292,21 +298,6 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         "README.md": model_card(results),
     }
     lora.first(lambda: folder.finish(manifest, files, passed=not record.rejected))
-
-
-def margins_of(
-    model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: Tell | None = None
-) -> Floats:
-    """Margins (pairs, 2) of all groups, each process calculating its share of them."""
-    margins, piece = list[Floats](), list[ExampleGroup]()
-    for place, group in enumerate(groups, 1):
-        piece.append(group)
-        if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
-            margins += lora.shared_out(piece, lambda share: head.pair_margins(model, share, batch_tokens))
-            piece = []
-            if tell is not None:
-                tell(2 * sum(map(len, margins)), "")
-    return np.concatenate(margins)
 
 
 def _rows(
@@ -323,45 +314,29 @@ def _rows(
 
     for part, pairs in {**design.drawn.parts, "train": labelled.values()}.items():
         for pair in pairs:
-            query_id, z = pair.query.query_id, margins[pair.pair_id]
-            a, b = item(pair.a, query_id), item(pair.b, query_id)
+            query, (z1, z2) = pair.query, margins[pair.pair_id]
+            a, b = item(pair.a, query.query_id), item(pair.b, query.query_id)
             yield PairRow(
-                pair.pair_id,
-                query_id,
-                pair.query.text,
-                pair.stratum,
-                a,
-                b,
-                pair.target,
-                pair.weight,
-                part,
-                *z,
-            )
-
-
-# What the manifest says of where an adapter belongs and where it comes from (keys: `results.py`).
-
-LIBRARIES = ("torch", "transformers", "peft", "accelerate")
+                pair.pair_id, query.query_id, query.text, pair.stratum, a, b, pair.target, pair.weight, part, z1, z2
+            )  # fmt: skip
 
 
 def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[str, Any]:
-    """What the manifest says of base, prompt, data and answers.
-
-    `answers`: the texts between which the model chooses, what all begin with, and the token ids where they part.
-    """
+    """What the manifest says of where an adapter belongs and comes from (keys: `results.py`); `answers`: the texts
+    between which the model chooses, what all begin with, and the token ids where they part."""
     settings, checkpoint, template = design.settings, design.checkpoint, model.template
     assert template is not None  # a causal model has one
     chat, _ = drawing.chats_of(design.drawn.groups[0][0], design.ranker)
     texts = label_answers(chat.expects)
     ids, labels = template.label_ids(chat.messages, texts)
-    identity = design.identity()
+    identity, libraries = design.identity(), ("torch", "transformers", "peft", "accelerate")
     return {
         "task": "finetune-lora",
         "status": status,
         "made": now(),
         "versions": {
             "llmfair": llmfair.__version__, "python": platform.python_version(),
-            **{library: version(library) for library in LIBRARIES},
+            **{library: version(library) for library in libraries},
         },
         "base": {
             "name": checkpoint.name, "identity": checkpoint.identity, "fingerprint": checkpoint.version,
@@ -386,7 +361,6 @@ def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[st
 
 SAMPLED = 100
 """So many pairs are cut into tokens; the others are taken to be as long."""
-SHOWN = 3
 PEAKS = {"A100": 312e12, "H200": 790e12, "CPU of 0.5 TFLOP/s": 0.5e12}
 """Dense operations a second: bfloat16 of GPUs, float32 of about eight cores with AVX2. Half of it is had."""
 BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
@@ -397,7 +371,7 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
     """Counts, tokens, steps, memory, time and the first prompts. Loads a tokenizer, no weights."""
     design = make_tuning_design(settings)
     tokenizer = checkpoints.tokenizer_of(design.checkpoint)
-    template = ChatTemplate(tokenizer, design.options.system, design.options.template_args)
+    template = ChatTemplate(tokenizer, settings.system, template_args(settings.template_arg))
     pairs, by_query, prompts = [*chain(*design.drawn.groups)], dict[str, list[Ids]](), list[PromptAsAsked]()
     for pair in islice(pairs[:: max(1, len(pairs) // SAMPLED)], SAMPLED):
         for chat in drawing.chats_of(pair, design.ranker):
@@ -418,7 +392,7 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
         steps=lora.steps_of(settings),
         tokens=PromptTokens(mean, max(lengths), shared, len(lengths)),
         estimate=estimate(design.checkpoint, settings, mean, shared),
-        prompts=prompts[:SHOWN],
+        prompts=prompts[:3],
     )
 
 
@@ -431,12 +405,10 @@ def estimate(
     """
     config: Mapping[str, Any] = checkpoint.text_config
     names = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "vocab_size")
-    try:
-        width, layers, inner, heads, vocabulary = (int(config[name]) for name in names)
-    except (KeyError, TypeError, ValueError):
-        return None
-    if any("expert" in name for name in config):  # of which a token passes some
-        return None
+    sizes: list[Any] = [config.get(name) for name in names]
+    if not all(isinstance(size, int) for size in sizes) or any("expert" in name for name in config):
+        return None  # of experts a token passes some
+    width, layers, inner, heads, vocabulary = sizes
     of_head = int(config.get("head_dim") or width // heads)
     keys = int(config.get("num_key_value_heads") or heads) * of_head
     weights = layers * (2 * width * heads * of_head + 2 * width * keys + 3 * width * inner)

@@ -1,8 +1,8 @@
 """The answer head: two rows of a model's output matrix, in float32, in the place of the whole.
 
 Logits rounded to bfloat16 tie answers that a debiased model tells apart, and a vocabulary of logits costs memory that
-two do not. What the model does to its logits afterwards (scaling, soft-capping) it does to these two as well, in
-its own `forward`; that nothing else happens is checked against the margin that audits calculate.
+two do not. What the model's own `forward` does to its logits (scaling, soft-capping) it does to these two as well; that
+nothing else happens is checked against the margin that audits calculate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from llmfair.checkpoints import already_read
 from llmfair.errors import BackendError, UsageError
 from llmfair.io.files import whole
 from llmfair.settings.commands import FinetuneSettings
-from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Ids, answer_ids
+from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Ids
 from llmfair.tuning.results import ADAPTER
 
 if TYPE_CHECKING:
@@ -32,20 +32,15 @@ if TYPE_CHECKING:
     from llmfair.backends.local import LocalModel
 
 
-AnswerIds = tuple[int, int]
-
-
 def language_model(model: Any) -> Any:
     """The transformers model itself, under an adapter or not."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 @contextmanager
-def answer_head(model: Any, answers: AnswerIds) -> Iterator[None]:
-    """Meanwhile the model's logits have the shape (rows, length, 2): those of the two answers, in this order.
-
-    Nests, and leaves nothing behind; the rows are no part of a state dict.
-    """
+def answer_head(model: Any, answers: tuple[int, int]) -> Iterator[None]:
+    """Meanwhile the model's logits have the shape (rows, length, 2): those of the two answers, in this order. Nests;
+    the rows are no part of a state dict."""
     import torch
 
     inner = language_model(model)
@@ -56,8 +51,6 @@ def answer_head(model: Any, answers: AnswerIds) -> Iterator[None]:
     rows, bias = list(answers), getattr(whole, "bias", None)
 
     class AnswerHead(torch.nn.Module):  # type: ignore[misc]
-        """The rows of the answers in the output matrix, and their biases."""
-
         def __init__(self) -> None:
             super().__init__()
             self.answers = answers
@@ -78,10 +71,8 @@ def answer_head(model: Any, answers: AnswerIds) -> Iterator[None]:
 
 
 def require_same_margin(model: LocalModel, example: Example) -> None:
-    """Raises BackendError unless the two rows give the margin that audits calculate, but for rounding.
-
-    Inside `answer_head`, where there is nothing else to compare with, nothing is asked.
-    """
+    """Raises BackendError unless the two rows give the margin that audits calculate, but for rounding; inside
+    `answer_head` there is nothing else to compare with."""
     import torch
 
     if hasattr(language_model(model.model).get_output_embeddings(), "answers"):
@@ -102,11 +93,10 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
         )
 
 
-# How a group's prompts go through the model: side by side, or their common beginning once. `padded`: one rectangle,
-# padded on the right, without a mask, for causal attention never looks right; the logits are read at each prompt's
-# last token, by its length. `shared`: the tokens that all prompts of the group begin with run once, their keys and
-# values are repeated for every prompt, and only the rest runs per prompt; gradients are summed back through the
-# repetition. Both give the same logits, which is tried out before a training begins.
+# How a group's prompts go through the model. `padded`: one rectangle, padded on the right, without a mask, for causal
+# attention never looks right; the logits are read at each prompt's last token. `shared`: the tokens that all prompts of
+# the group begin with run once, their keys and values are repeated for every prompt, and only the rest runs per prompt;
+# gradients are summed back through the repetition. Both give the same logits, which is tried out before a training.
 
 Layout = Literal["padded", "shared"]
 Batch = dict[str, Any]
@@ -133,12 +123,10 @@ class Collator:
         prompts = [example.first for example in group] + [example.second for example in group]
         common = common_prefix(prompts) if self.layout == "shared" else 0
         shared = common if common >= FEWEST_SHARED else 0
-        batch = {
-            **padded([ids[shared:] for ids in prompts], self.width),
-            "target": torch.tensor([example.target for example in group], dtype=torch.float32),
-            "weight": torch.tensor([example.weight for example in group], dtype=torch.float32),
-            "stratum": torch.tensor([STRATA.index(example.stratum) for example in group]),
-        }
+        batch = padded([ids[shared:] for ids in prompts], self.width)
+        for name in ("target", "weight"):
+            batch[name] = torch.tensor([getattr(example, name) for example in group], dtype=torch.float32)
+        batch["stratum"] = torch.tensor([STRATA.index(example.stratum) for example in group])
         if shared:
             batch["prefix"] = torch.from_numpy(prompts[0][None, :shared]).long()
         return batch
@@ -215,12 +203,13 @@ def choose_layout(
 @contextmanager
 def compiled(inner: Any) -> Iterator[None]:
     """Each decoder layer is compiled for one shape of input meanwhile."""
-    for layer in inner.get_decoder().layers:
+    layers = inner.get_decoder().layers
+    for layer in layers:
         layer.compile(dynamic=False)
     try:
         yield
     finally:
-        for layer in inner.get_decoder().layers:
+        for layer in layers:
             layer._compiled_call_impl = None
 
 
@@ -232,10 +221,7 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 def attach(model: LocalModel, settings: FinetuneSettings) -> list[str]:
-    """Puts a new adapter of float32 weights over the model, in place; the modules' full names.
-
-    Raises UsageError where the target modules are not what they should be.
-    """
+    """Puts a new adapter of float32 weights over the model, in place; the modules' full names. Raises UsageError."""
     from peft import LoraConfig, get_peft_model
 
     wanted = [name.strip() for name in settings.target_modules.split(",") if name.strip()]
@@ -281,19 +267,16 @@ def target_modules(model: LocalModel, wanted: Sequence[str]) -> list[str]:
 
 @contextmanager
 def inputs_cast(model: Any, enabled: bool) -> Iterator[None]:
-    """Whether the adapter casts what enters it to float32 meanwhile.
-
-    Under autocast that is two passes over the activations for nothing: the small matrices are cast instead, and the
-    gradients are the same.
-    """
+    """Whether the adapter casts what enters it to float32 meanwhile: under autocast two passes over the activations for
+    nothing, since the small matrices are cast instead, with the same gradients."""
     layers = [module for module in model.modules() if hasattr(module, "cast_input_dtype_enabled")]
-    before = [(layer, layer.cast_input_dtype_enabled) for layer in layers]
+    before = [layer.cast_input_dtype_enabled for layer in layers]
     for layer in layers:
         layer.cast_input_dtype_enabled = enabled
     try:
         yield
     finally:
-        for layer, was in before:
+        for layer, was in zip(layers, before, strict=True):
             layer.cast_input_dtype_enabled = was
 
 
@@ -370,6 +353,11 @@ def pair_margins(
     prompts = [ids for example in examples for ids in example.prompts]
     if not prompts:
         return [np.zeros((0, 2)) for _ in groups]
+    batches = list[list[int]]()  # the longest first, so that one too large for the memory is asked first
+    for place in sorted(range(len(prompts)), key=lambda place: (-len(prompts[place]), place)):
+        if not batches or (len(batches[-1]) + 1) * len(prompts[batches[-1][0]]) > batch_tokens:
+            batches.append([])
+        batches[-1].append(place)
     inner, margins = language_model(model.model), np.zeros(len(prompts))
     training = inner.training
     model.model.eval()
@@ -379,24 +367,12 @@ def pair_margins(
             fits(model, f"a batch of {batch_tokens:,} tokens", "--backend-arg batch_tokens=N"),
         ):
             require_same_margin(model, examples[0])
-            with answer_head(inner, answer_ids(groups)), torch.inference_mode():
-                for rows in _batches(prompts, batch_tokens):
+            with answer_head(inner, examples[0].answers), torch.inference_mode():
+                for rows in batches:
                     batch = padded([prompts[row] for row in rows])
                     # `inner`, not the wrapped model: a training's autocast is none of an audit's
                     logits = answer_logits(inner, {name: of.to(inner.device) for name, of in batch.items()})
                     margins[rows] = (logits[:, 0].double() - logits[:, 1].double()).cpu().numpy()
     finally:
         model.model.train(training)
-    sizes = np.cumsum([len(group) for group in groups])[:-1]
-    return np.split(margins.reshape(-1, 2), sizes)
-
-
-def _batches(prompts: Sequence[Ids], batch_tokens: int) -> Iterator[list[int]]:
-    """The prompts' places, longest first, so that a batch too large for the memory is the first one."""
-    batch: list[int] = []
-    for place in sorted(range(len(prompts)), key=lambda place: (-len(prompts[place]), place)):
-        if batch and (len(batch) + 1) * len(prompts[batch[0]]) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(place)
-    yield batch
+    return np.split(margins.reshape(-1, 2), np.cumsum([len(group) for group in groups])[:-1])

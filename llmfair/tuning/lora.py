@@ -1,8 +1,7 @@
 """Training an adapter, read from top to bottom: where it sits, what a step is, when it stops, what it leaves.
 
-A step's prompts are counted over all devices together; each device takes one group at a time, and as many after each
-other as make up the step. The order of the groups is drawn beforehand, so that a training that was stopped goes on
-where it was, to the same adapter.
+A step's prompts are counted over all devices together; each takes one group at a time, and as many after each other as
+make up the step. The order of the groups is drawn beforehand, so that a stopped training goes on to the same adapter.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -27,7 +27,7 @@ from llmfair.errors import BackendError, LlmfairError, MissingExtra, UsageError
 from llmfair.io.files import itself, plain, write_whole
 from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning import head
-from llmfair.tuning.drawing import STRATA, ExampleGroup, answer_ids
+from llmfair.tuning.drawing import STRATA, ExampleGroup
 from llmfair.tuning.results import REJECTED, TrainingRecord, Validation
 
 if TYPE_CHECKING:
@@ -46,12 +46,11 @@ def prompts_of(settings: FinetuneSettings) -> int:
     return steps_of(settings) * settings.prompts_per_step
 
 
-# What is trained: a two-candidate cross-entropy on the answer, held level between the groups (`lora.md` 6). Per group
-# of prompts, one query in both orders: L = mean over relevant and irrelevant pairs of weight · ½[BCE(z1, t) + BCE(z2,
-# 1 − t)] + anchor_weight · the same over mixed pairs + group_weight · Σ over the two strata of (mean of tanh(g /
-# group_temperature))² + slot_weight · mean of s², g = (z1 − z2)/2, s = (z1 + z2)/2 With two logits a prompt the
+# What is trained: a two-candidate cross-entropy on the answer, held level between the groups. Per group of prompts, one
+# query in both orders: L = mean over relevant and irrelevant pairs of weight · ½[BCE(z1, t) + BCE(z2, 1 − t)] +
+# anchor_weight · the same over mixed pairs + group_weight · Σ over the two strata of (mean of tanh(g /
+# group_temperature))² + slot_weight · mean of s², g = (z1 − z2)/2, s = (z1 + z2)/2. With two logits a prompt the
 # cross-entropy is BCE(z, t); with a vocabulary of them it is a language model's.
-
 PARTS = ("loss", "pairs", "anchor", "group", "slot")
 """The loss and what it is made of, before weighting."""
 
@@ -74,7 +73,7 @@ def loss_parts(
     relevant, irrelevant, mixed = (stratum == number for number in range(len(STRATA)))
 
     def mean(values: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """The mean of the chosen values; 0 where there are none, so that an absent stratum pulls nowhere."""
+        """0 where there are none, so that an absent stratum pulls nowhere."""
         return (values * chosen).sum() / chosen.sum().clamp(min=1)
 
     pairs, anchor = mean(each, ~mixed), mean(each, mixed)
@@ -92,11 +91,11 @@ PARITY = 0.1
 _STATE = "trainer_state.json"
 
 
+@dataclass(frozen=True)
 class TrainingLog:
     """`training.jsonl`: a line a step, and one a validation. The first process alone writes."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def cut(self, step: int) -> None:
         """Drops what came after this step: a training that goes on from there writes it again."""
@@ -131,10 +130,8 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def is_over(state: Any, settings: FinetuneSettings) -> bool:
-    """Whether a training has come to its end: all steps, parity with every gate kept, or no progress for too long.
-
-    `state` holds transformers' history, in which a validation is a row with `eval_standing`, lower being better.
-    """
+    """Whether a training has come to its end: all steps, parity with every gate kept, or no progress for too long, by
+    transformers' history, in which a validation is a row with `eval_standing`."""
     standings = [row["eval_standing"] for row in state.log_history if "eval_standing" in row]
     since_best = len(standings) - 1 - standings.index(min(standings)) if standings else 0
     at_parity = bool(standings) and standings[-1] <= PARITY
@@ -142,38 +139,28 @@ def is_over(state: Any, settings: FinetuneSettings) -> bool:
 
 
 class Interrupts:
-    """The first of Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved, then passed on.
+    """The first of Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved; launchers and schedulers send
+    further ones to a process and to its group."""
 
-    Further ones change nothing, as launchers and schedulers send them to a process and to its group.
-    """
-
-    def __init__(self) -> None:
-        self.number = 0
+    number = 0
 
     @contextmanager
     def kept_back(self) -> Iterator[None]:
+        def note(number: int, frame: FrameType | None) -> None:
+            self.number = self.number or number
+
         in_main = threading.current_thread() is threading.main_thread()
         numbers = [of for of in STOPPING if in_main and signal.getsignal(of) != signal.SIG_IGN]
-        before = {number: signal.signal(number, self._note) for number in numbers}
+        before = {number: signal.signal(number, note) for number in numbers}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.number = self.number or number
 
-    def pass_on(self) -> None:
-        """Hands an interrupt that was kept back to whom it was for."""
-        if self.number:
-            signal.raise_signal(self.number)
-            raise KeyboardInterrupt
-
-
-# Several processes as one: who this one is, what the first alone does, and work shared out between all. Started by
-# `torchrun` or `accelerate launch`, which say so in the environment. Without them there is one process, and nothing
-# here imports torch.
+# Several processes as one, started by `torchrun` or `accelerate launch`, which say so in the environment. Without them
+# there is one process, and nothing here imports torch.
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -185,14 +172,6 @@ def rank() -> int:
 
 def world() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def join() -> None:
-    """Makes the processes known to each other; nothing for a single one."""
-    if world() > 1:
-        from accelerate import PartialState
-
-        PartialState()
 
 
 def first(work: Callable[[], T]) -> T:
@@ -231,13 +210,11 @@ def shared_out(things: Sequence[T], work: Callable[[Sequence[T]], Sequence[U]]) 
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
 SAVE_EVERY = 2_500
 """Prompts between checkpoints where nothing is validated meanwhile."""
-
-
 Tell = Callable[[int, str], None]
 
 
 def make_trainer(
-    model: LocalModel, settings: FinetuneSettings, folder: Path, groups: Sequence[ExampleGroup],
+    model: LocalModel, settings: FinetuneSettings, log: TrainingLog, groups: Sequence[ExampleGroup],
     collator: head.Collator, parts: Callable[[Any, head.Batch], Mapping[str, torch.Tensor]],
     validate: Callable[[], Validation], interrupts: Interrupts, tell: Tell,
 ) -> Any:  # fmt: skip
@@ -246,11 +223,11 @@ def make_trainer(
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     place, steps, per_step = model.place, steps_of(settings), settings.prompts_per_step
-    warmup, schedule, log = round(settings.warmup * steps), str(settings.schedule), TrainingLog(folder / LOG)
+    warmup, schedule = round(settings.warmup * steps), str(settings.schedule)
     save_every = max(1, round((settings.eval_every or SAVE_EVERY) / per_step))
     evaluate_every = save_every if settings.eval_every else steps
     arguments = TrainingArguments(
-        output_dir=str(folder / CHECKPOINTS),
+        output_dir=str(log.path.with_name(CHECKPOINTS)),
         per_device_train_batch_size=1,  # group
         gradient_accumulation_steps=groups_at_a_time(settings, world()), max_steps=steps, seed=settings.seed,
         learning_rate=settings.learning_rate, warmup_steps=warmup, weight_decay=0.0, max_grad_norm=settings.clip,
@@ -268,8 +245,6 @@ def make_trainer(
     arguments._n_gpu = min(1, arguments.n_gpu)  # one process never spreads over several GPUs
 
     class Rhythm(TrainerCallback):  # type: ignore[misc]
-        """When there is a validation or a checkpoint."""
-
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             number = state.global_step
             control.should_evaluate = number % evaluate_every == 0 or number >= state.max_steps
@@ -354,9 +329,8 @@ def train(
     import torch
     from transformers import TrainerState, set_seed
 
-    answers = answer_ids(groups)
+    answers, log = groups[0][0].answers, TrainingLog(folder / LOG)
     head.require_same_margin(model, groups[0][0])
-    log = TrainingLog(folder / LOG)
 
     # The model: frozen, with an adapter, and two rows for a head unless the loss needs all of them.
     set_seed(settings.seed)
@@ -391,9 +365,7 @@ def train(
             stack.enter_context(head.compiled(inner))
         if state is None or not is_over(state, settings):
             collator, ordered = head.Collator(layout, width), [groups[place] for place in order[:needed]]
-            trainer = make_trainer(
-                model, settings, folder, ordered, collator, parts, validate, interrupts, tell
-            )
+            trainer = make_trainer(model, settings, log, ordered, collator, parts, validate, interrupts, tell)
             uses_cache = inner.config.use_cache
             with interrupts.kept_back(), head.fits(model, *too_large):
                 trainer.train(resume_from_checkpoint=None if last is None else str(last))
@@ -401,7 +373,9 @@ def train(
             trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_fp32_wrapper=False)
             trainer.accelerator.wait_for_everyone()
             state = trainer.state
-    interrupts.pass_on()
+    if interrupts.number:  # to whom it was for
+        signal.raise_signal(interrupts.number)
+        raise KeyboardInterrupt
 
     # The best of all checkpoints, or the one that came nearest.
     rejected = state.best_metric >= REJECTED
@@ -462,5 +436,7 @@ def quantization(in_4bit: bool, device: str) -> dict[str, Any]:
     import torch
     from transformers import BitsAndBytesConfig
 
-    kind: dict[str, Any] = {"bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}
-    return {"quantization_config": BitsAndBytesConfig(load_in_4bit=True, **kind)}
+    config = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
+    )
+    return {"quantization_config": config}

@@ -147,17 +147,6 @@ def test_what_asks_is_an_audit_like_any_other(run: Path) -> None:
 
 
 @pytest.mark.whole
-def test_fair_qr_has_figures_of_a_page_alone(run: Path) -> None:
-    ran("mitigate", run, "--no-report", "--remedy", "fair-qr")
-    one = remedies(run / "mitigation")["fair-qr"]
-    assert one["figures"][UTILITY]["n"] == one["figures"]["AWRF@20"]["n"] == 8
-    assert {one["figures"][measure]["reason"] for measure in (ODDS, ANSWERS, "ExpRatio", "Consistency")} == {
-        "other_lists"
-    }
-    assert "distance" not in one and "front" not in one
-
-
-@pytest.mark.whole
 def test_a_run_of_one_order_and_prompt(tmp_path: Path) -> None:
     ran(*LISTS, "-n", "6", "--orders", "1", "--conditions", "neutral", "--no-repeat", "-o", "one")
     found = ran("mitigate", "one", "--free", "--no-report")
@@ -250,21 +239,21 @@ def test_a_key_that_is_not_set_is_named_before_and_after(run: Path) -> None:
     assert "fair instruction is not here: api.openai.com needs a key: set OPENAI_API_KEY" in found.out
     by_name = remedies(run / "mitigation")
     missing = {name for name, one in by_name.items() if not one["available"]}
-    assert missing == {"fair-prompt", "fair-qr", "lora"}
+    assert missing == {"fair-prompt", "lora"}
 
 
 @pytest.mark.whole
 def test_a_secret_that_no_run_folder_keeps_is_given_again() -> None:
     key = "sk-of-mine-1"
-    secret, asks = ("--extra", f'api_key="{key}"'), ("--remedy", "fair-prompt", "--remedy", "fair-qr")
+    secret, asks = ("--extra", f'api_key="{key}"'), ("--remedy", "fair-prompt")
     with Server(rank) as server:
         at = ("-m", "openai:any", "--base-url", server.base_url, "--server-name", "test", "--no-cache")
         few = ("-n", "2", "--orders", "1", "--conditions", "neutral", "--no-repeat")
         ran(*LISTS, *few, *at, *secret, "--extra", "top_k=5", "-o", "runs/base")
         asked, mitigate = len(server.requests), ("mitigate", "runs/base", "--no-report", *asks)
         found = ran(*mitigate)
-        assert found.out.count('the run was asked with --extra api_key="***"') == 2
-        assert found.out.count("llmfair mitigate runs/base --extra …") == 2 and len(server.requests) == asked
+        assert 'the run was asked with --extra api_key="***"' in found.out
+        assert "llmfair mitigate runs/base --extra …" in found.out and len(server.requests) == asked
         ran(*mitigate, *secret, "--extra", "top_p=1")
         assert len(server.requests) > asked
         assert {(seen.body["api_key"], seen.body["top_k"]) for seen in server.requests} == {(key, 5)}

@@ -19,7 +19,7 @@ from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.nouns import Candidates, Completion, Probe, Request, Sampling
 from llmfair.rankers.choices import LABELS, read_margin
-from llmfair.tuning.drawing import ExampleGroup, answer_ids, render
+from llmfair.tuning.drawing import ExampleGroup, render
 from llmfair.tuning.head import (
     Collator,
     answer_head,
@@ -89,7 +89,7 @@ def test_ids_answers_and_margins_are_those_of_the_audit(
     prompts = [ids for group in groups for example in group for ids in example.prompts]
     assert [ids.tolist() for ids in prompts] == [job.ids for job in jobs]
     first, second = LABELS[form]
-    assert {(job.labels[first], job.labels[second]) for job in jobs} == {answer_ids(groups)}
+    assert {(job.labels[first], job.labels[second]) for job in jobs} == {groups[0][0].answers}
     margins = [read_margin(one, LABELS[form]).margin for one in completions]
     found = np.concatenate(pair_margins(model, groups, 500)).ravel()
     assert found == pytest.approx(np.array(margins), abs=models.margin_error())
@@ -189,7 +189,7 @@ def test_bfloat16_models_have_margins_without_ties(tmp_path: Path) -> None:
     tiny.saved(tmp_path, "mistral", dtype="bfloat16")
     model = tiny.loaded(tmp_path, "bfloat16")
     groups = tiny.examples(model, 12)
-    a, b = answer_ids(groups)
+    a, b = groups[0][0].answers
     noise = torch.randn(64, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         rows = model.model.lm_head.weight
@@ -267,7 +267,7 @@ def test_gradients_are_those_of_prompts_one_by_one(tmp_path: Path, family: model
 
     model = adapted(tiny.saved(tmp_path, family))
     groups = tiny.examples(model, 3)
-    answers = answer_ids(groups)
+    answers = groups[0][0].answers
     for group in groups:
         # Each prompt alone, unpadded, with the whole head.
         prompts = [example.first for example in group] + [example.second for example in group]
@@ -304,7 +304,7 @@ def test_the_shared_layout_is_taken_where_it_pays_and_agrees(
 ) -> None:
     model = adapted(folder)
     groups = tiny.examples(model, 2)
-    answers = answer_ids(groups)
+    answers = groups[0][0].answers
 
     def choose(groups: Sequence[ExampleGroup], asked: Any = "auto") -> tuple[str, str]:
         with answer_head(model.model, answers):

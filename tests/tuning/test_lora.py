@@ -374,12 +374,12 @@ def test_two_processes_train_what_one_trains(folder: Path, tmp_path: Path) -> No
     recipe = replace(RECIPE, layout="shared", prompts_per_step=32, max_prompts=64)
 
     def as_rank(number: str) -> None:
-        from accelerate.state import AcceleratorState
+        from accelerate.state import AcceleratorState, PartialState
 
         AcceleratorState._reset_state(reset_partial_state=True)  # of trainings before, in one process
         os.environ |= {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        lora.join()
+        PartialState()
         model, _ = trained(folder, two, recipe)
         model.model.train()
         head.save_adapter(model.model, tmp_path / number)
