@@ -375,6 +375,10 @@ def whole(default: int | None, high: int, least: int = 1) -> Free:
 WHOLE_NUMBER = whole(None, LONGEST_LIST)
 Allowed = tuple[str, ...] | Free | None
 """A parameter's words, the first the default (a lone one must be written); Free; or None: a whole number from 1."""
+Declared = Mapping[str, Allowed]
+"""By parameter what it takes."""
+BARE = r"[^\s,'\"{}()=]+"
+_ASSIGNMENT = re.compile(rf"\s*(\w+)\s*=\s*(\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|{BARE})\s*(?:,|$)")
 
 
 def reader_of(allowed: Allowed) -> Free:
@@ -392,6 +396,53 @@ def read_argument(what: str, text: str, free: Free) -> Argument:
     except ValueError:
         nearest = did_you_mean(text, free.words)
         raise UsageError(f"{what} cannot be '{text}'.{nearest}", f"it is {free.says}") from None
+
+
+def assignments(text: str) -> dict[str, str] | None:
+    """The texts of `key=value,…` by key, as measures, strategies and rankers have them; None of anything else.
+
+    A value stands bare, in quotes, or in braces; each key once. This is the grammar of ir_measures.
+    """
+    written: dict[str, str] = {}
+    while text.strip():
+        match = _ASSIGNMENT.match(text)
+        if match is None or match[1] in written:
+            return None
+        written[match[1]] = match[2].strip("'\"")
+        text = text[match.end() :]
+    return written
+
+
+def read_arguments(name: str, written: Mapping[str, str], readers: Mapping[str, Free]) -> dict[str, Any]:
+    """The value of every parameter of what is called so, those written over the defaults. Raises UsageError."""
+    values: dict[str, Any] = {param: free.default for param, free in readers.items()}
+    for param, text in sorted(written.items()):
+        if param not in readers:
+            raise unknown_param(name, param, readers)
+        values[param] = read_argument(f"{name}: {param}", text, readers[param])
+    return values
+
+
+def read_parameters(name: str, text: str, declared: Declared) -> dict[str, Any]:
+    """The same of what stands behind a name, as in `fair-star:p=0.3,alpha=0.15`. Raises UsageError."""
+    readers = {param: reader_of(allowed) for param, allowed in declared.items()}
+    if (written := assignments(text)) is None:
+        example = spelled({param: free.default for param, free in readers.items()}, ",")
+        raise UsageError(f"{name}: '{text}' is not key=value,….", f"for example {name}:{example}")
+    return read_arguments(name, written, readers)
+
+
+def unknown_param(name: str, param: str, names: Collection[str]) -> UsageError:
+    """The error for a parameter that nothing of this name has."""
+    return UsageError(
+        f"{name} has no parameter '{param}'.{did_you_mean(param, names)}",
+        f"its parameters: {', '.join(sorted(names)) or 'none'}",
+    )
+
+
+def spelled(parameters: Mapping[str, Any], between: str = " ") -> str:
+    """Every parameter with its value."""
+    return between.join(f"{name}={value}" for name, value in parameters.items())
 
 
 @dataclass(frozen=True)
@@ -479,7 +530,7 @@ class Measure:
     definition: Definition = field(compare=False, repr=False)
 
     def __str__(self) -> str:
-        params = ",".join(f"{name}={_quoted(value)}" for name, value in self.params)
+        params = spelled({name: _quoted(value) for name, value in self.params}, ",")
         cutoff = "" if self.cutoff is None else f"@{self.cutoff}"
         return f"{self.name}({params}){cutoff}" if params else f"{self.name}{cutoff}"
 
@@ -542,21 +593,10 @@ class Measure:
         return self.definition.values(observation, self.cutoff, **self.arguments)
 
 
-BARE = r"[^\s,'\"{}()=]+"
-
-
 def _quoted(value: str) -> str:
     if re.fullmatch(rf"{BARE}|\{{[^{{}}]*\}}", value):
         return value
     return f'"{value}"' if "'" in value else f"'{value}'"
-
-
-def unknown_param(name: str, param: str, names: Collection[str]) -> UsageError:
-    """The error for a parameter that the measure does not have."""
-    return UsageError(
-        f"{name} has no parameter '{param}'.{did_you_mean(param, names)}",
-        f"its parameters: {', '.join(sorted(names)) or 'none'}",
-    )
 
 
 # Measures of all queries: a column of values for each measure, condition and group.

@@ -10,14 +10,14 @@ from typing import cast
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.metrics.base import (
-    BARE,
     WHOLE_NUMBER,
     Definition,
     Judged,
     Measure,
     Observation,
+    assignments,
     read_argument,
-    unknown_param,
+    read_arguments,
 )
 from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
@@ -29,7 +29,6 @@ _SPELLING = re.compile(
 )
 KEYS: Mapping[str, Collection[str]] = {"stratum": ("relevant", "irrelevant", "unjudged"), "contrast": ()}
 """Keys of a figure's row that are written among its measure's parameters, and what they can be, if not anything."""
-_PARAM = re.compile(rf"\s*(\w+)\s*=\s*(\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|{BARE})\s*(?:,|$)")
 
 
 def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
@@ -105,33 +104,25 @@ def parse_measures(text: str, reads: type[Observation] | None = None) -> tuple[M
 
 def _spelled(text: str) -> tuple[str, dict[str, str], str | None]:
     """Name, parameters and cutoff as written."""
-    grammar = UsageError(
-        f"'{text.strip()}' is not a measure.", "write Name, Name@k or Name(param=value,…)@k, as in nDCG@20"
-    )
     match = _SPELLING.fullmatch(text)
-    if match is None or (match["before"] and match["after"]):
-        raise grammar
-    written: dict[str, str] = {}
-    rest = match["params"] or ""
-    while rest.strip():
-        param = _PARAM.match(rest)
-        if param is None or param[1] in written:
-            raise grammar
-        written[param[1]] = param[2].strip("'\"")
-        rest = rest[param.end() :]
+    written = None if match is None else assignments(match["params"] or "")
+    if match is None or written is None or (match["before"] and match["after"]):
+        raise UsageError(
+            f"'{text.strip()}' is not a measure.",
+            "write Name, Name@k or Name(param=value,…)@k, as in nDCG@20",
+        )
     return match["name"], written, match["before"] or match["after"]
 
 
 def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """The parameters of the canonical spelling. Raises UsageError."""
-    name, readers, checked = definition.name, definition.parameters, dict[str, str]()
-    for param, text in sorted(written.items()):
-        if param not in readers:
-            raise unknown_param(name, param, readers)
-        free = readers[param]
-        value = read_argument(f"{name}: {param}", text, free)
-        if free.required or value != free.default:
-            checked[param] = str(value)
+    name, readers = definition.name, definition.parameters
+    values = read_arguments(name, written, readers)
+    checked = {
+        param: str(values[param])
+        for param in sorted(written)
+        if readers[param].required or values[param] != readers[param].default
+    }
     for (param, text), (other, implied) in definition.implies.items():
         if written.get(param) == text and other in written:
             if written[other] != implied:

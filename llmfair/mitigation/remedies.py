@@ -22,12 +22,11 @@ from llmfair.audits.subject import Subject
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import UsageError
 from llmfair.io import secrets
-from llmfair.metrics.base import Judged
+from llmfair.metrics.base import Judged, read_parameters
 from llmfair.nouns import Candidates, Ranking, Side
 from llmfair.prompts import wordings
 from llmfair.rankers.base import Ranker, RankerOptions, remarks
 from llmfair.rankers.deltr import folds
-from llmfair.rankers.parameters import read_parameters
 from llmfair.rankers.reranking import consensus
 from llmfair.registry import register
 from llmfair.rundir import ONE_OF_SEVERAL, Manifest, RunDir

@@ -22,13 +22,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
 from llmfair.io.files import encode
-from llmfair.metrics.base import Free, Judged, Undefined, number, whole
+from llmfair.metrics.base import Declared, Free, Judged, Undefined, number, read_parameters, spelled, whole
 from llmfair.metrics.targets import Cells, cells, target_shares
 from llmfair.nouns import Attribute, Candidates, Document, Side
 from llmfair.rankers.base import RankerOptions, ScoringRanker
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.neural import SBERT, Encoder, Vectors, named_encoder
-from llmfair.rankers.parameters import Declared, read_parameters, spelled
 from llmfair.rankers.reranking import EPS, MEMBERSHIP, min_max
 from llmfair.registry import register
 from llmfair.retrieval.bm25 import Bm25Index

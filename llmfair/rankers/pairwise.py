@@ -30,8 +30,7 @@ from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin
 from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
-from llmfair.rankers.questions import is_formed
-from llmfair.rankers.strategies import SCORED
+from llmfair.rankers.questions import SCORED, is_formed
 
 AnswerKind = Literal["text", "margin"]
 PairForm = Literal[Form, "scores"]

@@ -5,6 +5,7 @@ A strategy asks in one form. What is asked of a model in words stands in the pro
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +13,24 @@ from string import ascii_uppercase
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
-from llmfair.nouns import Completion, Expects, Finish, Labels, Permutation
+from llmfair.io import files
+from llmfair.nouns import Completion, Expects, Finish, Labels, Permutation, Scores
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
 from llmfair.rankers.choices import LEAST_MASS, labels_sent, read_text
+from llmfair.rankers.reader import read_support
 
 Margins = Literal["none", "welcome", "needed"]
 """What a form makes of the log-probabilities of labels, where a backend has them."""
 MOST_LABELS = len(ascii_uppercase)
 OFFERED = frozenset({"query", "k", "title", "n"})
 """Placeholders of every question's prompt."""
+YES, NO = "Yes", "No"
+OUT_OF_SIGHT = -50.0
+"""The log-probability that stands for that of a label which is not among the alternatives."""
+MOSTLY = 0.5
+ANSWERED = (Finish.STOP, Finish.LENGTH)
+"""How answers end whose first token has margins."""
+_OF_ORDERS = frozenset("[0123456789] >")
 
 
 class Question(ABC):
@@ -68,7 +78,32 @@ class Order(Question):
         return read(completion, n, reader)
 
 
-ORDER = Order()
+@dataclass(frozen=True)
+class BestOf(Question):
+    """The best of a group, best first, by their numbers: as large a share of it as `of_group` is of `group`."""
+
+    group: int
+    of_group: int
+    prompt: str = "tournament"
+    needed: ClassVar[Collection[str]] = ("query", "k", "title", "m")
+
+    def values(self, n: int) -> Mapping[str, Any]:
+        return {"n": n, "m": self.best(n)}
+
+    def best(self, n: int) -> int:
+        return min(n - 1, math.ceil(n * self.of_group / self.group))
+
+    def expects(self, n: int) -> Permutation:
+        return Permutation(n, self.best(n))
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        reading, count = read(completion, n), self.best(n)
+        if reading.permutation is None:
+            return reading
+        named = reading.permutation[: min(reading.named, count)]
+        order = (*named, *(place for place in range(n) if place not in named))
+        complete = reading.answer_class in (AnswerClass.OK, AnswerClass.MISSING) and len(named) == count
+        return Reading(AnswerClass.OK if complete else reading.answer_class, order, len(named))
 
 
 @dataclass(frozen=True)
@@ -93,22 +128,115 @@ class Choice(Question):
 
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
         order, mass = by_margin(completion, letters(n))
-        if mass >= MOSTLY:
-            return first_of(order[0], n)
-        if completion.finish is not Finish.STOP:
+        item, bad = order[0] if order else None, AnswerClass.NO_IDS
+        if mass < MOSTLY and completion.finish is not Finish.STOP:
             bad = BY_FINISH[completion.finish]
-        else:
+        elif mass < MOSTLY:
             choice = read_text(completion.text, "letter", letters(n))
-            if choice.item is not None:
-                return first_of(choice.item, n)
-            name = choice.problem.name if choice.problem else ""
-            bad = AnswerClass.__members__.get(name, AnswerClass.NO_IDS)
-        return first_of(order[0], n) if order else Reading(bad)
+            item = item if choice.item is None else choice.item
+            bad = AnswerClass.__members__.get(choice.problem.name if choice.problem else "", bad)
+        if item is None:
+            return Reading(bad)
+        return Reading(AnswerClass.OK, (item, *(place for place in range(n) if place != item)), 1)
 
 
-MOSTLY = 0.5
-ANSWERED = (Finish.STOP, Finish.LENGTH)
-"""How answers end whose first token has margins."""
+@dataclass(frozen=True)
+class Letters(Question):
+    """All items, by how likely each one's letter is as the first token; letters out of sight come last, as shown."""
+
+    prompt: str = "first"
+    margins: ClassVar[Margins] = "needed"
+
+    def label(self, place: int) -> str:
+        return letters(place + 1)[place]
+
+    def expects(self, n: int) -> Labels:
+        return Labels(letters(n))
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        if completion.finish not in ANSWERED:
+            return Reading(BY_FINISH[completion.finish])
+        order, _ = by_margin(completion, letters(n))
+        if not order:
+            return Reading(AnswerClass.NO_IDS)
+        behind = [place for place in range(n) if place not in order]
+        return Reading(AnswerClass.MISSING if behind else AnswerClass.OK, (*order, *behind), len(order))
+
+
+@dataclass(frozen=True)
+class YesNo(Question):
+    """Whether one item is relevant: the logit of yes less that of no where a backend has margins, else 1 or 0."""
+
+    prompt: str = "pointwise"
+    margins: ClassVar[Margins] = "welcome"
+    needed: ClassVar[Collection[str]] = ("query", "title")
+
+    def expects(self, n: int) -> Labels:
+        return Labels((YES, NO))
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        sent, mass = labels_sent(completion, (YES, NO))
+        if mass >= LEAST_MASS and completion.finish in ANSWERED:
+            yes, no = (max(sent.get(label, -math.inf), OUT_OF_SIGHT) for label in (YES, NO))
+            return Reading(AnswerClass.OK, (0,), 1, scores=(yes - no,))
+        if completion.finish is not Finish.STOP:
+            return Reading(BY_FINISH[completion.finish])
+        if (answer := read_support(completion)) is None:
+            return Reading(AnswerClass.NO_IDS)
+        return Reading(AnswerClass.OK, (0,), 1, scores=(float(answer),))
+
+
+@dataclass(frozen=True)
+class ListScores(Question):
+    """A score for every document of the list, from rankers that people have.
+
+    No words are put to them but the query's and the documents'. A document without a score, or with two, is counted,
+    and no score is made up.
+    """
+
+    prompt: str = "scores"
+    per_list: ClassVar[bool] = True
+    needed: ClassVar[Collection[str]] = ("query", "title")
+
+    def expects(self, n: int) -> Scores:
+        return Scores(n)
+
+    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
+        if completion.finish is not Finish.STOP:
+            return Reading(BY_FINISH[completion.finish])
+        return read_scores(completion.text, n)
+
+
+ORDER, SCORED, LETTERS = Order(), ListScores(), Letters()
+
+
+def read_scores(text: str, n: int) -> Reading:
+    """What pairs of a place and a score say of n documents: of two scores the first counts, null is none.
+
+    Best first, equal scores as they were shown; those without a score come last.
+    """
+    if not text:  # a dry run's answers hold nothing
+        return Reading(AnswerClass.EMPTY)
+    by_place: dict[int, float] = {}
+    wrong: list[AnswerClass] = []
+    for place, score in files.decode(text.encode()):
+        if not 0 <= place < n:
+            wrong.append(AnswerClass.OUT_OF_RANGE)
+        elif place in by_place:
+            wrong.append(AnswerClass.DUPLICATE)
+        elif score is not None:
+            by_place[place] = float(score)
+    if not by_place:
+        return Reading(AnswerClass.NO_IDS)
+    without = [place for place in range(n) if place not in by_place]
+    wrong += [AnswerClass.MISSING] * bool(without)
+    best_first = sorted(by_place, key=lambda place: (-by_place[place], place))
+    return Reading(
+        wrong[0] if wrong else AnswerClass.OK,
+        (*best_first, *without),
+        len(best_first),
+        scores=tuple(by_place.get(place) for place in range(n)),
+    )
 
 
 def is_formed(completion: Completion, expects: Expects, read: bool) -> bool:
@@ -129,9 +257,6 @@ def is_formed(completion: Completion, expects: Expects, read: bool) -> bool:
     return alike and (read or not ended)
 
 
-_OF_ORDERS = frozenset("[0123456789] >")
-
-
 def letters(n: int) -> tuple[str, ...]:
     """The labels of n items. Raises UsageError for more than there are letters."""
     if n > MOST_LABELS:
@@ -147,8 +272,3 @@ def by_margin(completion: Completion, labels: Sequence[str]) -> tuple[list[int],
     sent, mass = labels_sent(completion, labels) if completion.finish in ANSWERED else ({}, 0.0)
     places = [place for place, label in enumerate(labels) if label in sent and mass >= LEAST_MASS]
     return sorted(places, key=lambda place: -sent[labels[place]]), mass
-
-
-def first_of(item: int, n: int) -> Reading:
-    """One item before the n − 1 others, which stay as they were shown."""
-    return Reading(AnswerClass.OK, (item, *(place for place in range(n) if place != item)), 1)

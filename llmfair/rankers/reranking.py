@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Free, Judged, Undefined, number, whole
+from llmfair.metrics.base import Declared, Free, Judged, Undefined, number, read_parameters, spelled, whole
 from llmfair.metrics.targets import IMPLIES, SPREAD_TO_TARGET, Cells, cells, target_shares
 from llmfair.nouns import Candidates, Ranking, Side
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.neural import KINDS, Encoder, unit
-from llmfair.rankers.parameters import Declared, read_parameters, spelled
 from llmfair.registry import register
 from llmfair.retrieval.engine import ENGLISH, plain
 

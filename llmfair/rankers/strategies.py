@@ -6,7 +6,7 @@ import math
 import zlib
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations, groupby, pairwise
 from math import ceil
@@ -16,34 +16,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.io import files
-from llmfair.metrics.base import whole
-from llmfair.nouns import (
-    Candidates,
-    Completion,
-    Document,
-    Encounter,
-    Finish,
-    Labels,
-    Permutation,
-    Ranking,
-    Scores,
-    Steps,
-)
-from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
-from llmfair.rankers.choices import LEAST_MASS, labels_sent
-from llmfair.rankers.parameters import Declared, read_parameters
-from llmfair.rankers.questions import (
-    ANSWERED,
-    MOST_LABELS,
-    ORDER,
-    Choice,
-    Margins,
-    Question,
-    by_margin,
-    letters,
-)
-from llmfair.rankers.reader import read_support
+from llmfair.metrics.base import Declared, read_parameters, spelled, whole
+from llmfair.nouns import Candidates, Document, Encounter, Ranking, Steps
+from llmfair.rankers.answers import AnswerClass
+from llmfair.rankers.questions import LETTERS, MOST_LABELS, ORDER, SCORED, BestOf, Choice, Question, YesNo
 from llmfair.registry import lookup, register
 
 Window = tuple[int, int]
@@ -191,22 +167,6 @@ class Ask(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyOptions:
-    """What the settings of a listwise audit say of how a list is ordered; a strategy reads what it has use for."""
-
-    window: int
-    step: int
-    passes: int
-    depth: int | None
-    windows: str
-    parameters: str = ""
-
-    def read(self, name: str, declared: Declared) -> dict[str, Any]:
-        """The strategy's own parameters, `key=value,…` behind its name, over their defaults. Raises UsageError."""
-        return read_parameters(name, self.parameters, declared)
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What a list takes: how many chats, at most where that is not `exact`, and how many rounds wait for each other."""
 
@@ -218,14 +178,23 @@ class Plan:
 class Strategy(ABC):
     """Orders a list by asking a model about some of its documents at a time.
 
-    Made by `factory(options)`, registered as `@register("strategy", NAME)`. It never knows who answers, nor how a
-    question is worded and its answer read, but in which form it asks: its `question`. `passes`: how often it goes
-    through a list. `orderless`: the order in which a list is first shown makes no difference but among equals.
+    A dataclass, registered as `@register("strategy", NAME)`: its fields are settings of a listwise audit that it has
+    use for (`window`, `step`, `passes`, `depth`, `windows`), and the parameters behind its name, which are `declared`.
+    It never knows who answers, nor how a question is worded and its answer read, but in which form it asks: its
+    `question`. `passes`: how often it goes through a list. `orderless`: the order in which a list is first shown makes
+    no difference but among equals.
     """
 
+    declared: ClassVar[Declared] = {}
     passes: int = 1
-    question: Question = ORDER
-    orderless: bool = False
+
+    @property
+    def question(self) -> Question:
+        return ORDER
+
+    @property
+    def orderless(self) -> bool:
+        return False
 
     @abstractmethod
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking | None]:
@@ -251,7 +220,7 @@ class Strategy(ABC):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """Its own parameters, of which its identity consists beside its name and its windows."""
-        return {}
+        return {name: getattr(self, name) for name in self.declared}
 
     def facts(self) -> dict[str, Any]:
         """What results say of the windows: None each where the settings of windows do nothing."""
@@ -260,20 +229,19 @@ class Strategy(ABC):
 
 def strategy_of(spec: str, settings: Mapping[str, Any]) -> Strategy:
     """A registered strategy, `NAME[:key=value,…]`, from settings of a listwise audit. Raises UsageError."""
-    name, _, parameters = spec.partition(":")
-    options = {
-        item.name: settings[item.name] for item in fields(StrategyOptions) if item.name != "parameters"
-    }
-    strategy: Strategy = lookup("strategy", name)(StrategyOptions(**options, parameters=parameters))
-    if parameters and not strategy.parameters:
+    name, _, text = spec.partition(":")
+    kind = lookup("strategy", name)
+    if text and not kind.declared:
         raise UsageError(f"strategy {name} has no parameters.", f"write --strategy {name}")
+    of_settings = {field.name: settings[field.name] for field in fields(kind) if field.name in settings}
+    strategy: Strategy = kind(**{**of_settings, **read_parameters(name, text, kind.declared)})
     return strategy
 
 
 def spelled_strategy(spec: str, strategy: Strategy) -> str:
     """A strategy as it is called everywhere: by its name and all its parameters."""
-    spelled = ",".join(f"{name}={value}" for name, value in strategy.parameters.items())
-    return spec.partition(":")[0] + (f":{spelled}" if spelled else "")
+    parameters = spelled(strategy.parameters, ",")
+    return spec.partition(":")[0] + (f":{parameters}" if parameters else "")
 
 
 def _ranking(candidates: Candidates, head: Sequence[Document]) -> Ranking:
@@ -343,21 +311,23 @@ def most_compared(n: int, k: int, children: int) -> list[int]:
     return sizes
 
 
-# Setwise: which of a few items is the most relevant? Heapsort by these answers, until the top stands. Zhuang et al.
-# (2024), A Setwise Approach for Effective and Highly Efficient Zero-shot Ranking with Large Language Models.
+# Setwise: Zhuang et al. (2024), A Setwise Approach for Effective and Highly Efficient Zero-shot Ranking with Large
+# Language Models.
 
 
-SET_QUESTION, PAIR_QUESTION = Choice("setwise"), Choice("pairwise-sort")
-
-
+@register("strategy", "setwise")
 @dataclass(frozen=True)
 class Setwise(Strategy):
-    """A parent and its c − 1 children in one question; the others keep their order behind the best k."""
+    """Which of c items is the most relevant: a heap, until the best k stand.
+
+    A parent and its c − 1 children are one question; the others keep their order behind the best k.
+    """
 
     c: int = 4
     k: int = 20
     depth: int | None = None
-    question: Question = SET_QUESTION
+    question: ClassVar[Question] = Choice("setwise")
+    declared = {"c": whole(4, MOST_LABELS, least=2), "k": whole(20, 10_000)}
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
         rank_of = {doc_id: rank for rank, doc_id in enumerate(candidates.doc_ids)}
@@ -373,61 +343,38 @@ class Setwise(Strategy):
         count = len(most_compared(min(n, self.depth or n), self.k, self.c - 1))
         return Plan(count, count, exact=count < 2)
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"c": self.c, "k": self.k}
+
+# Chen et al. (2025), TourRank: Utilizing Large Language Models for Documents Ranking with a Tournament-Inspired
+# Strategy. An item has a point for every stage that it came through; points of all rounds are added.
 
 
-@register("strategy", "setwise")
-def setwise(options: StrategyOptions) -> Setwise:
-    """Which of c items is the most relevant: a heap, until the best k stand."""
-    parameters = options.read("setwise", {"c": whole(4, MOST_LABELS, least=2), "k": whole(20, 10_000)})
-    return Setwise(parameters["c"], parameters["k"], options.depth)
-
-
-# A tournament: groups of items, of which the best few advance, until one is left; several times in other groups. Chen
-# et al. (2025), TourRank: Utilizing Large Language Models for Documents Ranking with a Tournament-Inspired Strategy.
-# An item has a point for every stage that it came through; points of all rounds are added.
-
-
-@dataclass(frozen=True)
-class BestOf(Question):
-    """The best of a group, best first, by their numbers: as large a share of it as `best` is of `group`."""
-
-    group: int
-    of_group: int
-    prompt: str = "tournament"
-    needed: ClassVar[Collection[str]] = ("query", "k", "title", "m")
-
-    def values(self, n: int) -> Mapping[str, Any]:
-        return {"n": n, "m": self.best(n)}
-
-    def best(self, n: int) -> int:
-        return min(n - 1, ceil(n * self.of_group / self.group))
-
-    def expects(self, n: int) -> Permutation:
-        return Permutation(n, self.best(n))
-
-    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        reading, count = read(completion, n), self.best(n)
-        if reading.permutation is None:
-            return reading
-        named = reading.permutation[: min(reading.named, count)]
-        order = (*named, *(place for place in range(n) if place not in named))
-        complete = reading.answer_class in (AnswerClass.OK, AnswerClass.MISSING) and len(named) == count
-        return Reading(AnswerClass.OK if complete else reading.answer_class, order, len(named))
-
-
+@register("strategy", "tournament")
 @dataclass(frozen=True)
 class Tournament(Strategy):
-    """`rounds` tournaments side by side; equal points keep the initial ranking. `depth`: of the first N only."""
+    """Of groups the best few advance, until one is left; several rounds, points added.
 
-    question: BestOf
+    The rounds are asked side by side; equal points keep the initial ranking. `depth`: of the first N only.
+    """
+
+    group: int = 20
+    best: int = 10
     rounds: int = 2
     depth: int | None = None
+    declared = {"group": whole(20, 1000, least=2), "best": whole(10, 999), "rounds": whole(2, 100)}
+
+    def __post_init__(self) -> None:
+        if self.best >= self.group:
+            raise UsageError(
+                f"tournament: of groups of {self.group} the best {self.best} would be all.",
+                f"for example tournament:group={self.group},best={ceil(self.group / 2)}",
+            )
+
+    @property
+    def question(self) -> BestOf:
+        return BestOf(self.group, self.best)
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
-        head = candidates.documents[: self.depth]
+        head, best = candidates.documents[: self.depth], self.question.best
         query = zlib.crc32(candidates.query.query_id.encode())
         rngs = [np.random.default_rng([number, query]) for number in range(self.rounds)]
         points: dict[str, float] = defaultdict(float)
@@ -441,8 +388,7 @@ class Tournament(Strategy):
             answered = iter((yield from ask.together(questions)))
             left = [[] for _ in rngs]
             for tournament, group in groups:
-                n = len(group)
-                through = list(next(answered))[: self.question.best(n)] if n > 1 else group
+                through = list(next(answered))[: best(len(group))] if len(group) > 1 else group
                 left[tournament] += through
                 for document in through:
                     points[document.doc_id] += 1
@@ -452,7 +398,7 @@ class Tournament(Strategy):
         """The sizes of the groups of every stage."""
         stages = []
         while n > 1:
-            count = ceil(n / self.question.group)
+            count = ceil(n / self.group)
             sizes = [n * (number + 1) // count - n * number // count for number in range(count)]
             stages.append(sizes)
             n = sum(self.question.best(size) if size > 1 else 1 for size in sizes)
@@ -462,47 +408,50 @@ class Tournament(Strategy):
         stages = self._stages(min(n, self.depth or n))
         return Plan(self.rounds * sum(size > 1 for sizes in stages for size in sizes), len(stages))
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"group": self.question.group, "best": self.question.of_group, "rounds": self.rounds}
+
+# Qin et al. (2024), Large Language Models are Effective Text Rankers with Pairwise Ranking Prompting: by heapsort, or
+# by how many others an item is ahead of.
 
 
-@register("strategy", "tournament")
-def tournament(options: StrategyOptions) -> Tournament:
-    """Of groups the best few advance, until one is left; several rounds, points added."""
-    declared = {"group": whole(20, 1000, least=2), "best": whole(10, 999), "rounds": whole(2, 100)}
-    parameters = options.read("tournament", declared)
-    if parameters["best"] >= parameters["group"]:
-        raise UsageError(
-            f"tournament: of groups of {parameters['group']} the best {parameters['best']} would be all.",
-            f"for example tournament:group={parameters['group']},best={ceil(parameters['group'] / 2)}",
-        )
-    return Tournament(BestOf(parameters["group"], parameters["best"]), parameters["rounds"], options.depth)
-
-
-# Sorting by pairs: which of two items is the more relevant one, asked of some pairs or of all. Pairwise ranking
-# prompting, Qin et al. (2024), Large Language Models are Effective Text Rankers with Pairwise Ranking Prompting: by
-# heapsort, or by how many others an item is ahead of.
-
-
+@register("strategy", "pairwise-sort")
 @dataclass(frozen=True)
-class Heapsort(Strategy):
-    """The better of two children, then it against their parent; the others keep their order behind the best k.
+class PairwiseSort(Strategy):
+    """Which of two items is the more relevant: a heap, until the best k stand, or all pairs.
 
-    `orders` 2 asks every pair in both orders at once: the one that stands first stays where the answers disagree.
+    `heapsort`: the better of two children, then it against their parent; the others keep their order behind the best
+    k. `orders` 2 asks every pair in both orders at once: the one that stands first stays where the answers disagree.
+    `allpairs`: every pair in both orders, all at once; 1 point for an item that is ahead in both, a half each where
+    they differ. Equal points keep the initial ranking, which else makes no difference.
     """
 
+    method: str = "heapsort"
     k: int = 20
     orders: int = 1
     depth: int | None = None
-    question: Question = PAIR_QUESTION
+    question: ClassVar[Question] = Choice("pairwise-sort")
+    declared = {"method": ("heapsort", "allpairs"), "k": whole(20, 10_000), "orders": whole(1, 2)}
+
+    @property
+    def orderless(self) -> bool:
+        return self.method == "allpairs"
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
+        head = candidates.documents[: self.depth]
+        if self.method == "allpairs":
+            pairs = [
+                (pair, rank)
+                for (rank, item), (_, other) in combinations(enumerate(head), 2)
+                for pair in ((item, other), (other, item))
+            ]
+            points: dict[str, float] = defaultdict(float)
+            for first, _ in (yield from ask.together(pairs)) if pairs else []:
+                points[first.doc_id] += 0.5
+            return _by_scores(candidates, [points[document.doc_id] for document in head])
         rank_of = {doc_id: rank for rank, doc_id in enumerate(candidates.doc_ids)}
 
         def better(item: Document, other: Document) -> Steps[Document]:
-            pairs = [[item, other], [other, item]][: self.orders]
-            answers = yield from ask.together([(pair, rank_of[pair[0].doc_id]) for pair in pairs])
+            both = [[item, other], [other, item]][: self.orders]
+            answers = yield from ask.together([(pair, rank_of[pair[0].doc_id]) for pair in both])
             return other if all(first is other for first, _ in answers) else item
 
         def best(documents: Sequence[Document]) -> Steps[int]:
@@ -511,102 +460,35 @@ class Heapsort(Strategy):
                 child = yield from better(child, other)
             return documents.index((yield from better(parent, child)))
 
-        head = candidates.documents[: self.depth]
         return _ranking(candidates, (yield from top_of(head, self.k, 2, best)))
 
     def plan(self, n: int) -> Plan:
-        rounds = sum(size - 1 for size in most_compared(min(n, self.depth or n), self.k, 2))
+        n = min(n, self.depth or n)
+        if self.method == "allpairs":
+            return Plan(n * (n - 1), min(1, n - 1))
+        rounds = sum(size - 1 for size in most_compared(n, self.k, 2))
         return Plan(rounds * self.orders, rounds, exact=rounds < 2)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return {"method": "heapsort", "k": self.k, "orders": self.orders}
+        return {"method": "allpairs"} if self.method == "allpairs" else super().parameters
 
 
+# Relevance generation of Liang et al. (2022), Holistic Evaluation of Language Models, as ranked by Zhuang et al.
+# (2024), Beyond Yes and No. No item is shown beside another, so there is no position to prefer.
+
+
+@register("strategy", "pointwise")
 @dataclass(frozen=True)
-class AllPairs(Strategy):
-    """Every pair in both orders, all at once: 1 point for an item that is ahead in both, a half each where they differ.
+class Pointwise(Strategy):
+    """Is it relevant, asked of every item alone, all at once.
 
-    Equal points keep the initial ranking, which else makes no difference.
+    By falling score; equal scores keep their order, what cannot be read comes last. `depth`: the first N only.
     """
 
     depth: int | None = None
-    question: Question = PAIR_QUESTION
-    orderless: bool = True
-
-    def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
-        head = candidates.documents[: self.depth]
-        pairs = [
-            (pair, rank)
-            for (rank, item), (_, other) in combinations(enumerate(head), 2)
-            for pair in ((item, other), (other, item))
-        ]
-        answered = (yield from ask.together(pairs)) if pairs else []
-        points: dict[str, float] = defaultdict(float)
-        for first, _ in answered:
-            points[first.doc_id] += 0.5
-        return _by_scores(candidates, [points[document.doc_id] for document in head])
-
-    def plan(self, n: int) -> Plan:
-        count = min(n, self.depth or n)
-        return Plan(count * (count - 1), min(1, count - 1))
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return {"method": "allpairs"}
-
-
-@register("strategy", "pairwise-sort")
-def pairwise_sort(options: StrategyOptions) -> Strategy:
-    """Which of two items is the more relevant: a heap, until the best k stand, or all pairs."""
-    declared: Declared = {"method": ("heapsort", "allpairs"), "k": whole(20, 10_000), "orders": whole(1, 2)}
-    parameters = options.read("pairwise-sort", declared)
-    if parameters["method"] == "allpairs":
-        return AllPairs(options.depth)
-    return Heapsort(parameters["k"], parameters["orders"], options.depth)
-
-
-# Pointwise: every item is asked about alone, "is it relevant?"; the list is ordered by how surely the answer is yes.
-# Relevance generation of Liang et al. (2022), Holistic Evaluation of Language Models, as ranked by Zhuang et al.
-# (2024), Beyond Yes and No. No item is shown beside another, so there is no position to prefer, and no question waits
-# for another.
-
-
-YES, NO = "Yes", "No"
-OUT_OF_SIGHT = -50.0
-"""The log-probability that stands for that of a label which is not among the alternatives."""
-
-
-@dataclass(frozen=True)
-class YesNo(Question):
-    """Whether one item is relevant: the logit of yes less that of no where a backend has margins, else 1 or 0."""
-
-    prompt: str = "pointwise"
-    margins: ClassVar[Margins] = "welcome"
-    needed: ClassVar[Collection[str]] = ("query", "title")
-
-    def expects(self, n: int) -> Labels:
-        return Labels((YES, NO))
-
-    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        sent, mass = labels_sent(completion, (YES, NO))
-        if mass >= LEAST_MASS and completion.finish in ANSWERED:
-            yes, no = (max(sent.get(label, -math.inf), OUT_OF_SIGHT) for label in (YES, NO))
-            return Reading(AnswerClass.OK, (0,), 1, scores=(yes - no,))
-        if completion.finish is not Finish.STOP:
-            return Reading(BY_FINISH[completion.finish])
-        if (answer := read_support(completion)) is None:
-            return Reading(AnswerClass.NO_IDS)
-        return Reading(AnswerClass.OK, (0,), 1, scores=(float(answer),))
-
-
-@dataclass(frozen=True)
-class Pointwise(Strategy):
-    """By falling score; equal scores keep their order, what cannot be read comes last. `depth`: the first N only."""
-
-    depth: int | None = None
-    question: Question = YesNo()
-    orderless: bool = True
+    question: ClassVar[Question] = YesNo()
+    orderless: ClassVar[bool] = True
 
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking]:
         return _by_scores(candidates, (yield from ask.scores(candidates.documents[: self.depth])))
@@ -616,10 +498,21 @@ class Pointwise(Strategy):
         return Plan(count, min(1, count))
 
 
-@register("strategy", "pointwise")
-def pointwise(options: StrategyOptions) -> Pointwise:
-    """Is it relevant, asked of every item alone, all at once."""
-    return Pointwise(options.depth)
+@register("strategy", "scores")
+@dataclass(frozen=True)
+class Whole(Pointwise):
+    """One request per list, for rankers that score lists: rerank:, python:, cross-encoder:, pyterrier:."""
+
+    question: ClassVar[Question] = SCORED
+    orderless: ClassVar[bool] = False
+
+    def plan(self, n: int) -> Plan:
+        return Plan(min(n, 1), min(n, 1))
+
+
+def are_places(scores: Sequence[float | None]) -> bool:
+    """Whether the scores of a list are 0 to n - 1, each once: as its places are, which argsort gives."""
+    return len(scores) > 2 and {*scores} == {*range(len(scores))}
 
 
 # Sliding windows: a few neighbouring ranks of a list are shown together, from its end to its head. Each window stands
@@ -667,9 +560,10 @@ def never_ranked(
     return [rank for rank in range(rank_start, end) if rank not in held]
 
 
+@register("strategy", "windows")
 @dataclass(frozen=True)
 class Windows(Strategy):
-    """Windows that slide from the tail to the head, several times over.
+    """Windows slide from the tail to the head, each ordered on the result of the one before.
 
     `depth` ranks the first N candidates only, the others keep their place.
     """
@@ -697,128 +591,23 @@ class Windows(Strategy):
         return {name: getattr(self, name) for name in WINDOW_FACTS}
 
 
-@register("strategy", "windows")
-def windows(options: StrategyOptions) -> Windows:
-    """Windows slide from the tail to the head, each ordered on the result of the one before."""
-    return Windows(options.window, options.step, options.passes, options.depth, options.windows)
-
-
-# Single-token listwise ranking: a window is ordered by its items' letters, how likely each is where the answer
-# begins. Reddy et al. (2024), FIRST: Faster Improved Listwise Reranking with Single Token Decoding. Windows slide as
-# elsewhere.
-
-
-@dataclass(frozen=True)
-class Letters(Question):
-    """All items, by how likely each one's letter is as the first token; letters out of sight come last, as shown."""
-
-    prompt: str = "first"
-    margins: ClassVar[Margins] = "needed"
-
-    def label(self, place: int) -> str:
-        return letters(place + 1)[place]
-
-    def expects(self, n: int) -> Labels:
-        return Labels(letters(n))
-
-    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        if completion.finish not in ANSWERED:
-            return Reading(BY_FINISH[completion.finish])
-        order, _ = by_margin(completion, letters(n))
-        if not order:
-            return Reading(AnswerClass.NO_IDS)
-        behind = [place for place in range(n) if place not in order]
-        return Reading(AnswerClass.MISSING if behind else AnswerClass.OK, (*order, *behind), len(order))
-
-
 @register("strategy", "first")
-def first(options: StrategyOptions) -> Windows:
+@dataclass(frozen=True)
+class First(Windows):
     """Windows in one token each, by how likely each item's letter is.
 
-    Raises UsageError for more items than there are letters.
+    Reddy et al. (2024), FIRST: Faster Improved Listwise Reranking with Single Token Decoding. Raises UsageError for
+    more items than there are letters.
     """
-    if options.window > MOST_LABELS:
-        raise UsageError(
-            f"--strategy first has letters for {MOST_LABELS} items, but --window is {options.window}.",
-            "servers tell the log-probabilities of 20: --window 20",
-        )
-    return replace(windows(options), question=Letters())
 
+    question: Question = LETTERS
 
-# Rankers that people have: they are shown a query and all its documents, and answer with a score for each. No words
-# are put to them but the query's and the documents'. Their answers are read like any other: a document without a
-# score, or with two, is counted, and no score is made up.
-
-
-@dataclass(frozen=True)
-class ListScores(Question):
-    """A score for every document of the list."""
-
-    prompt: str = "scores"
-    per_list: ClassVar[bool] = True
-    needed: ClassVar[Collection[str]] = ("query", "title")
-
-    def expects(self, n: int) -> Scores:
-        return Scores(n)
-
-    def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
-        if completion.finish is not Finish.STOP:
-            return Reading(BY_FINISH[completion.finish])
-        return read_scores(completion.text, n)
-
-
-SCORED = ListScores()
-
-
-def read_scores(text: str, n: int) -> Reading:
-    """What pairs of a place and a score say of n documents: of two scores the first counts, null is none.
-
-    Best first, equal scores as they were shown; those without a score come last.
-    """
-    if not text:  # a dry run's answers hold nothing
-        return Reading(AnswerClass.EMPTY)
-    by_place: dict[int, float] = {}
-    wrong: list[AnswerClass] = []
-    for place, score in files.decode(text.encode()):
-        if not 0 <= place < n:
-            wrong.append(AnswerClass.OUT_OF_RANGE)
-        elif place in by_place:
-            wrong.append(AnswerClass.DUPLICATE)
-        elif score is not None:
-            by_place[place] = float(score)
-    if not by_place:
-        return Reading(AnswerClass.NO_IDS)
-    without = [place for place in range(n) if place not in by_place]
-    wrong += [AnswerClass.MISSING] * bool(without)
-    best_first = sorted(by_place, key=lambda place: (-by_place[place], place))
-    return Reading(
-        wrong[0] if wrong else AnswerClass.OK,
-        (*best_first, *without),
-        len(best_first),
-        scores=tuple(by_place.get(place) for place in range(n)),
-    )
-
-
-def are_places(scores: Sequence[float | None]) -> bool:
-    """Whether the scores of a list are 0 to n - 1, each once: as its places are, which argsort gives."""
-    return len(scores) > 2 and {*scores} == {*range(len(scores))}
-
-
-@dataclass(frozen=True)
-class Whole(Pointwise):
-    """By falling score, as pointwise, of scores that one question asks for. It may depend on the order shown."""
-
-    question: Question = SCORED
-    orderless: bool = False
-
-    def plan(self, n: int) -> Plan:
-        return Plan(min(n, 1), min(n, 1))
-
-
-@register("strategy", "scores")
-def scores(options: StrategyOptions) -> Whole:
-    """One request per list, for rankers that score lists: rerank:, python:, cross-encoder:, pyterrier:."""
-    return Whole(options.depth)
+    def __post_init__(self) -> None:
+        if self.window > MOST_LABELS:
+            raise UsageError(
+                f"--strategy first has letters for {MOST_LABELS} items, but --window is {self.window}.",
+                "servers tell the log-probabilities of 20: --window 20",
+            )
 
 
 # A list cut into windows that are asked at once: what a model prefers, without the ranking that it would make. Every

@@ -21,7 +21,8 @@ from llmfair.audits.listwise.simulate import (
 from llmfair.metrics.base import QueryComparisons
 from llmfair.nouns import Chat, Encounter, Scores
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.strategies import PartialOrder, Windows, covering, encounters_of, read_scores
+from llmfair.rankers.questions import read_scores
+from llmfair.rankers.strategies import PartialOrder, Windows, covering, encounters_of
 from llmfair.stats.power import Windows as Plan
 from llmfair.stats.power import attainable_precision, attainable_ratio, by_windows, first_shown
 from llmfair.stats.strata import Comparisons

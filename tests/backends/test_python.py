@@ -19,7 +19,7 @@ from llmfair.backends.given import CallerModel
 from llmfair.backends.python import Function, cross_encoder, pyterrier, python
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
-from llmfair.rankers.strategies import SCORED, ListScores
+from llmfair.rankers.questions import SCORED, ListScores
 from tests import models
 
 DOCUMENTS = ["b", "a", "c"]

@@ -12,7 +12,7 @@ from llmfair.backends.rerank import Rerank, rerank
 from llmfair.errors import BackendError, LlmfairError, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.strategies import ListScores, read_scores
+from llmfair.rankers.questions import ListScores, read_scores
 from tests.servers import Endpoint
 
 DOCUMENTS = [

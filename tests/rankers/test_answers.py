@@ -21,8 +21,9 @@ from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, 
 from llmfair.rankers.fair_qr import read_keywords
 from llmfair.rankers.passages import clean, passage
 from llmfair.rankers.questions import Choice as OneOf
+from llmfair.rankers.questions import Letters
 from llmfair.rankers.reader import output_of, read_support
-from llmfair.rankers.strategies import Letters, Windows
+from llmfair.rankers.strategies import Windows
 from tests.cli.command import refuses
 from tests.models import one_thread as one_thread
 from tests.pace import within

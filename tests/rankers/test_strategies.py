@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from llmfair import registry
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.errors import UsageError
-from llmfair.metrics.base import number, whole
+from llmfair.metrics.base import Declared, number, read_parameters, spelled, whole
 from llmfair.nouns import (
     Candidates,
     Chat,
@@ -36,23 +36,17 @@ from llmfair.nouns import (
     Steps,
 )
 from llmfair.rankers.answers import AnswerClass
-from llmfair.rankers.parameters import Declared, read_parameters, spelled
-from llmfair.rankers.questions import Choice, is_formed
+from llmfair.rankers.questions import OUT_OF_SIGHT, BestOf, Choice, YesNo, is_formed
 from llmfair.rankers.strategies import (
-    OUT_OF_SIGHT,
-    AllPairs,
     Ask,
-    BestOf,
-    Heapsort,
+    PairwiseSort,
     Partition,
     Pointwise,
     Setwise,
     Strategy,
-    StrategyOptions,
     Tournament,
     Window,
     Windows,
-    YesNo,
     strategy_of,
 )
 from tests.batch_server import unwaiting as unwaiting
@@ -70,11 +64,11 @@ ITEMS, CHAINS = 40, 6 * 4 * 2
 CALLS = CHAINS * (ITEMS - 1)
 
 
+@dataclass(frozen=True)
 class Toy(Strategy):
     """Asks about each neighbouring pair once, from the tail: one pass of a bubble sort."""
 
-    def __init__(self, options: StrategyOptions) -> None:
-        self.depth = options.depth
+    depth: int | None = None
 
     def one_pass(self, n: int) -> Sequence[Window]:
         return [(start, start + 2) for start in range(min(n, self.depth or n) - 2, -1, -1)]
@@ -350,8 +344,8 @@ def test_what_is_written_stands_over_the_defaults() -> None:
     ("text", "said"),
     [
         ("q=1", "x has no parameter 'q'."),
-        ("p=", "x: 'p=' is not key=value."),
-        ("p=0.1,", "x: '' is not key=value."),
+        ("p=", "x: 'p=' is not key=value"),
+        ("p=0.1,p=0.2", "x: 'p=0.1,p=0.2' is not key=value"),
         ("p=1.2", "x: p cannot be '1.2'."),
         ("k=2001", "x: k cannot be '2001'."),
         ("adjust=nearest", "x: adjust cannot be 'nearest'."),
@@ -367,7 +361,7 @@ def test_what_cannot_be_read_is_said(text: str, said: str) -> None:
 
 
 def of(group: int, best: int, rounds: int = 1) -> Tournament:
-    return Tournament(BestOf(group, best), rounds)
+    return Tournament(group, best, rounds)
 
 
 def test_a_tournament_by_hand() -> None:
@@ -423,32 +417,32 @@ def test_what_an_answer_names(
 
 def test_a_heap_by_hand() -> None:
     """Five items, the best two: 1 of (1; 3, 4), then 0 of (0; 1, 2), then what sinks from the head."""
-    ranked, told = driven(ranker_of(Heapsort(2)).steps(probe_of([0, 1, 4, 3, 2])), said)
+    ranked, told = driven(ranker_of(PairwiseSort(k=2)).steps(probe_of([0, 1, 4, 3, 2])), said)
     # (3, 4) gives 3, (1, 3) lifts 3 to place 1; (3, 2) gives 2, (0, 2) lifts 2 to the head; out goes 2, 4 comes:
     # (3, 0) gives 3, (4, 3) lifts 3, and 4 meets 1, the one child left.
     assert told.asked == [[3, 4], [1, 3], [3, 2], [0, 2], [3, 0], [4, 3], [4, 1]]
     assert order_of(ranked) == [2, 3, 0, 1, 4]
     assert ranked.encounters == (Encounter(("3", "4"), ("3",), ("4",)),)
-    assert (Heapsort(2).plan(5).calls, Heapsort(2).plan(5).exact) == (2 + 4 + 3, False)
+    assert (PairwiseSort(k=2).plan(5).calls, PairwiseSort(k=2).plan(5).exact) == (2 + 4 + 3, False)
 
 
 def test_in_both_orders_a_pair_that_is_not_agreed_on_stays() -> None:
     ranked, told = driven(
-        ranker_of(Heapsort(3, 2)).steps(probe_of([0, 1, 2])), partial(said, chosen=as_shown)
+        ranker_of(PairwiseSort(k=3, orders=2)).steps(probe_of([0, 1, 2])), partial(said, chosen=as_shown)
     )
     assert told.rounds == [[[1, 2], [2, 1]], [[0, 1], [1, 0]], [[2, 1], [1, 2]]]
     assert order_of(ranked) == [0, 2, 1]
     assert len(ranked.encounters) == 2  # both orders of the first pair: neither hung on the other
     grades = random.Random(1).sample(range(30), 30)
-    ranked, told = driven(ranker_of(Heapsort(10, 2)).steps(probe_of(grades)), said)
+    ranked, told = driven(ranker_of(PairwiseSort(k=10, orders=2)).steps(probe_of(grades)), said)
     assert [grades[item] for item in order_of(ranked)[:10]] == list(range(29, 19, -1))
-    assert len(told.asked) == 2 * len(told.rounds) <= Heapsort(10, 2).plan(30).calls
+    assert len(told.asked) == 2 * len(told.rounds) <= PairwiseSort(k=10, orders=2).plan(30).calls
 
 
 def test_all_pairs_by_hand() -> None:
-    ranked, told = driven(ranker_of(AllPairs()).steps(probe_of([1, 0, 2])), said)
+    ranked, told = driven(ranker_of(PairwiseSort("allpairs")).steps(probe_of([1, 0, 2])), said)
     assert told.rounds == [[[0, 1], [1, 0], [0, 2], [2, 0], [1, 2], [2, 1]]]
-    assert (AllPairs().plan(3).calls, AllPairs().plan(3).rounds) == (6, 1)
+    assert (PairwiseSort("allpairs").plan(3).calls, PairwiseSort("allpairs").plan(3).rounds) == (6, 1)
     assert order_of(ranked) == [2, 0, 1]
     assert ranked.ranking is not None and ranked.ranking.scores == (2.0, 1.0, 0.0)
     assert len(ranked.encounters) == 6
@@ -456,14 +450,16 @@ def test_all_pairs_by_hand() -> None:
 
 def test_half_a_point_each_where_the_orders_disagree() -> None:
     """A model that always says A: all items have the same points, and keep the initial ranking."""
-    ranked, _ = driven(ranker_of(AllPairs()).steps(probe_of([0, 5, 9, 1])), partial(said, chosen=as_shown))
+    ranked, _ = driven(
+        ranker_of(PairwiseSort("allpairs")).steps(probe_of([0, 5, 9, 1])), partial(said, chosen=as_shown)
+    )
     assert order_of(ranked) == [0, 1, 2, 3]
     assert ranked.ranking is not None and ranked.ranking.scores == (1.5,) * 4
 
     def only_two_and_one(chat: Chat) -> Completion:
         return said(chat) if {*chat.about["doc_ids"]} == {"1", "2"} else Completion("A", Finish.STOP)
 
-    ranked, _ = driven(ranker_of(AllPairs()).steps(probe_of([0, 5, 9, 1])), only_two_and_one)
+    ranked, _ = driven(ranker_of(PairwiseSort("allpairs")).steps(probe_of([0, 5, 9, 1])), only_two_and_one)
     assert order_of(ranked) == [2, 0, 3, 1]
 
 
@@ -520,9 +516,9 @@ def test_what_is_chosen(completion: Completion, chosen: int | AnswerClass) -> No
     ("spec", "settings", "strategy"),
     [
         ("tournament:rounds=5,group=8,best=2", {}, of(8, 2, 5)),
-        ("pairwise-sort", {}, Heapsort(20, 1)),
-        ("pairwise-sort:k=5,orders=2", {}, Heapsort(5, 2)),
-        ("pairwise-sort:method=allpairs", {"depth": 9}, AllPairs(9)),
+        ("pairwise-sort", {}, PairwiseSort()),
+        ("pairwise-sort:k=5,orders=2", {}, PairwiseSort(k=5, orders=2)),
+        ("pairwise-sort:method=allpairs", {"depth": 9}, PairwiseSort("allpairs", depth=9)),
         ("setwise:k=5,c=3", {"depth": 30}, Setwise(3, 5, 30)),
     ],
 )
