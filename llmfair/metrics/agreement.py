@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, Undefined, Value, measure, number
+from llmfair.metrics.base import Judged, Undefined, Value, Values, measure, number
 
 Places = NDArray[np.intp]
+_BESIDE: Mapping[str, Any] = {"cutoff": "none", "better": "higher", "agreement": True}
 
 
 def rank_biased_overlap(a: Places, b: Places, p: float) -> float:
@@ -42,49 +44,42 @@ def kendall_tau(a: Places, b: Places) -> float:
     return float(1 - 4 * inversions / (n * (n - 1)))
 
 
-def _mean(judged: Judged, agreement: Callable[[Places, Places], float]) -> Mapping[str, Value]:
+def _mean(judged: Judged, agreement: Callable[[Places, Places], float]) -> Values:
     """The mean agreement of the runs with what they are held against."""
     if not judged.beside:
         return {}
-    if not judged.rankings:
-        return {"": Undefined("not_ranked")}
-    if len(judged.doc_ids) < 2:
-        return {"": Undefined("too_few_common")}
+    if not judged.rankings or len(judged.doc_ids) < 2:
+        return Undefined("too_few_common" if judged.rankings else "not_ranked")
     pairs = zip(judged.orders, judged.completed(judged.beside), strict=True)
-    return {"": float(np.mean([agreement(*pair) for pair in pairs]))}
+    return float(np.mean([agreement(*pair) for pair in pairs]))
 
 
 @measure(
-    "RBO", params={"p": number(0.9, 0, 1, ends=False)}, cutoff="none", bounds=(0.0, 1.0), better="higher",
-    label="rank-biased overlap", agreement=True, cite="Webber, Moffat, Zobel 2010",
+    "RBO", params={"p": number(0.9, 0, 1, ends=False)}, bounds=(0.0, 1.0), label="rank-biased overlap",
+    cite="Webber, Moffat, Zobel 2010", **_BESIDE,
 )  # fmt: skip
-def rbo(judged: Judged, cutoff: None, p: float) -> Mapping[str, Value]:
+def rbo(judged: Judged, cutoff: None, p: float) -> Values:
     """Rank-biased overlap with the ranking beside: 1 for the same order, heads weigh most."""
     return _mean(judged, lambda a, b: rank_biased_overlap(a, b, p))
 
 
-@measure(
-    "Tau", cutoff="none", bounds=(-1.0, 1.0), better="higher", label="Kendall tau", agreement=True,
-    cite="Kendall 1938",
-)  # fmt: skip
-def tau(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+@measure("Tau", bounds=(-1.0, 1.0), label="Kendall tau", cite="Kendall 1938", **_BESIDE)
+def tau(judged: Judged, cutoff: None) -> Values:
     """Kendall tau with the ranking beside: 1 for the same order, −1 for its reverse."""
     return _mean(judged, kendall_tau)
 
 
 @measure(
-    "Consistency", cutoff="none", bounds=(-1.0, 1.0), label="consistency",
+    "Consistency", cutoff="none", bounds=(-1.0, 1.0), label="consistency", worded=True, cite="Kendall 1938",
     note="Kendall tau between the rankings of one list from different initial orders, mean over pairs of them",
-    worded=True,
     undefined={
         "single_order": "the list was ranked once, so nothing says how far another order would differ",
         "too_few_common": "a list of one item has one order",
     },
-    cite="Kendall 1938",
 )  # fmt: skip
-def consistency(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+def consistency(judged: Judged, cutoff: None) -> Value:
     """How alike the rankings of one list are: 1 where the order that it was shown in makes no difference."""
-    return {"": consistent([*combinations(judged.orders, 2)], len(judged.doc_ids))}
+    return consistent([*combinations(judged.orders, 2)], len(judged.doc_ids))
 
 
 def consistent(pairs: Sequence[tuple[Places, Places]], n: int) -> Value:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, Measure, Product, Undefined, Value, measure, number
+from llmfair.metrics.base import Judged, Measure, Product, Undefined, Values, measure, number
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import IMPLIES, SPREAD, SPREAD_TO_TARGET, cells, target_shares
 
@@ -64,7 +64,7 @@ UNITS = {"e": 1.0, "2": math.log(2)}
 
 def _mean(
     judged: Judged, spread: Mapping[str, Any], measured: Callable[[Floats, Floats], float | None]
-) -> Value:
+) -> float | Undefined:
     """The mean over the query's runs of what is measured of membership rows, best first, and target."""
     listed = _listed(judged, **spread)
     if isinstance(listed, Undefined):
@@ -84,7 +84,7 @@ def _unmeasured(judged: Judged) -> Undefined:
     note="target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",
     cite="TREC Fair Ranking 2021, 2022, metric code",
 )  # fmt: skip
-def awrf(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: Any) -> Mapping[str, Value]:
+def awrf(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: Any) -> Values:
     """1 − JSD(p, t), in [1 − ln 2, 1], or in [0, 1] with `log=2`; 1 when attention is spread as the target says.
 
     `no_target`: no listed relevant document, or no mass in t; `no_known_group`: none in the first k of any run.
@@ -95,7 +95,7 @@ def awrf(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: 
         mass = attention_weights(len(rows), discount)[:cutoff] @ rows[:cutoff]
         return 1 - jensen_shannon(mass / mass.sum(), target) / UNITS[log] if mass.any() else None
 
-    return {"": _mean(judged, spread, fairness)}
+    return _mean(judged, spread, fairness)
 
 
 def shares_of(rows: Floats) -> Floats | None:
@@ -110,7 +110,7 @@ def shares_of(rows: Floats) -> Floats | None:
 )
 def share(
     judged: Judged, cutoff: int | None, unknown: str, over: str | None, membership: str, unlisted: str
-) -> Mapping[str, Value]:
+) -> Values:
     """Mean membership of the first k documents, by group; unweighted, averaged over runs [paper C].
 
     With `membership=count` a document counts in full in each of its groups, so shares may sum to more than 1.
@@ -158,9 +158,7 @@ def least_divergence(target: Floats, k: int, direction: str = "current-target", 
     note="{direction}, target {target}, @UNKNOWN {unknown}, natural logarithms, eps {eps:g}",
     cite="Chen & Fang 2025, FAIR-QR",
 )  # fmt: skip
-def divergence(
-    judged: Judged, cutoff: int | None, direction: str, eps: float, **spread: Any
-) -> Mapping[str, Value]:
+def divergence(judged: Judged, cutoff: int | None, direction: str, eps: float, **spread: Any) -> Values:
     """KL of the shares of the first k and the target, in nats, both smoothed by eps; 0 when equal [paper C].
 
     The paper states neither direction nor smoothing; in `target-current` eps decides the value where a group is
@@ -176,7 +174,7 @@ def divergence(
             return kullback_leibler(current, target, eps)
         return kullback_leibler(target, current, eps)
 
-    return {"": _mean(judged, spread, divergence_of)}
+    return _mean(judged, spread, divergence_of)
 
 
 @cache
@@ -205,7 +203,7 @@ def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
 )
 def ndcg_awrf(
     judged: Judged, cutoff: int | None, agg: str, discount: str, ideal: int | None, **spread: Any
-) -> Mapping[str, Value]:
+) -> Values:
     """nDCG · AWRF of each query; by default both are averaged first, over the queries that have both [paper C].
 
     `discount=own` leaves each factor its default (nDCG that of trec_eval, AWRF that of the track). The official
@@ -216,6 +214,6 @@ def ndcg_awrf(
     utility = _ndcg(discount, ideal, cutoff).values(judged)[""]
     for factor in (utility, fairness):
         if isinstance(factor, Undefined):
-            return {"": factor}
+            return factor
     assert isinstance(utility, float) and isinstance(fairness, float)
-    return {"": Product(utility, fairness)}
+    return Product(utility, fairness)

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from math import exp
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -198,6 +198,8 @@ class QueryComparisons:
 
 
 Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Convention | Undefined
+Values = Value | Mapping[str, Value]
+"""What a measure gives of one query: a value, or one by group, none of a group that it has nothing to say of."""
 
 
 LONGEST_LIST = 1_000_000
@@ -510,11 +512,16 @@ class Definition:
         return replace(self, reads=Judged, cutoff="required", values=of_judged, bounds=bounds, of_lists=None)
 
 
-def measure(name: str, **declared: Any) -> Callable[[Callable[..., Mapping[str, Value]]], Definition]:
-    """Defines a measure by its function `values`; `declared` are the other fields of its Definition."""
+def measure(name: str, **declared: Any) -> Callable[[Callable[..., Values]], Definition]:
+    """Defines a measure by the function of its values, or of its value; `declared` are fields of its Definition."""
 
-    def define(values: Callable[..., Mapping[str, Value]]) -> Definition:
-        definition = Definition(name, values, **{"label": name, **declared})
+    def define(values: Callable[..., Values]) -> Definition:
+        @wraps(values)
+        def by_group(*args: Any, **params: Any) -> Mapping[str, Value]:
+            value = values(*args, **params)
+            return value if isinstance(value, Mapping) else {"": value}
+
+        definition = Definition(name, by_group, **{"label": name, **declared})
         return registry.register("measure", name)(definition)
 
     return define

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure
+from llmfair.metrics.base import Convention, Judged, Undefined, Values, measure
 
 # What measures of retrieval-augmented generation read: what a policy shows, what it showed, what was made of it.
 
@@ -264,16 +264,16 @@ def _exposed(
 ) -> None:
     """Defines the measure of one of the three figures."""
 
-    def values(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Mapping[str, Value]:
+    def values(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Values:
         figures = expected(retrieved, norm, of)
         if isinstance(figures, Undefined):
-            return {"": figures}
+            return figures
         bounded: Bounded | None = getattr(figures, figure)
         if bounded is None:
-            return {"": Undefined("no_useful")}
+            return Undefined("no_useful")
         if bounded.degenerate and norm != "raw":
-            return {"": Convention(bounded.otherwise, "degenerate")}
-        return {"": float(bounded.value if norm == "raw" else bounded.normalised)}
+            return Convention(bounded.otherwise, "degenerate")
+        return float(bounded.value if norm == "raw" else bounded.normalised)
 
     measure(name, label=label, better=better, cite=cite, says=says, **_EXPOSED)(values)
 
@@ -310,18 +310,18 @@ _OF_CITATIONS: dict[str, Any] = {
 
 
 @measure("CitationPrecision", label="citations that support the answer", **_OF_CITATIONS)
-def citation_precision(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
+def citation_precision(retrieved: Retrieved, cutoff: None) -> Values:
     """Share of the items cited that support the answer, each by itself; mean over the answers that cite any."""
     judged = _judged(retrieved)
     shares = [(count, len(supporting) / len(cited)) for count, cited, supporting in judged if cited]
-    return {"": mean_of_samples(shares, "nothing_cited" if judged else "not_judged")}
+    return mean_of_samples(shares, "nothing_cited" if judged else "not_judged")
 
 
 @measure("CitationRecall", label="answers that a citation supports", **_OF_CITATIONS)
-def citation_recall(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
+def citation_recall(retrieved: Retrieved, cutoff: None) -> Values:
     """Share of answers that an item which they cite supports; an answer without citation is none of them."""
     shares = [(count, float(bool(supporting))) for count, _, supporting in _judged(retrieved)]
-    return {"": mean_of_samples(shares, "not_judged")}
+    return mean_of_samples(shares, "not_judged")
 
 
 def _judged(retrieved: Retrieved) -> list[tuple[int, frozenset[str], frozenset[str]]]:

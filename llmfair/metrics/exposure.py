@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import ControlledExposures, Judged, Quotient, Ratio, Undefined, Value, measure
+from llmfair.metrics.base import ControlledExposures, Judged, Quotient, Ratio, Undefined, Values, measure
 from llmfair.nouns import Ranking, Side
 
 Floats = NDArray[np.float64]
@@ -30,11 +30,12 @@ def position_weights(n: int, cutoff: int | None = None) -> Floats:
     return weights
 
 
-def _absent(n_protected: int, n_unprotected: int) -> str | None:
+def _absent(protected: Flags, unprotected: Flags) -> Undefined | None:
     """The reason when a side has no document."""
-    if not n_protected:
-        return "no_protected" if n_unprotected else "no_group"
-    return None if n_unprotected else "no_unprotected"
+    if protected.any() and unprotected.any():
+        return None
+    some = "no_unprotected" if protected.any() else "no_protected"
+    return Undefined(some if protected.any() or unprotected.any() else "no_group")
 
 
 def _compared(judged: Judged, unknown: str, stratum: str) -> tuple[Flags, Flags]:
@@ -50,8 +51,12 @@ def _compared(judged: Judged, unknown: str, stratum: str) -> tuple[Flags, Flags]
 
 def exposures(judged: Judged) -> Floats:
     """Exposure of every candidate, averaged over the query's runs; shape (n,) [A Eq. 1]."""
+    return _mean_exposures(judged, None)
+
+
+def _mean_exposures(judged: Judged, cutoff: int | None) -> Floats:
     everyone = np.ones(len(judged.doc_ids), bool)
-    mean: Floats = _exposures(judged, None, "append", everyone, "log").mean(axis=0)
+    mean: Floats = _exposures(judged, cutoff, "append", everyone, "log").mean(axis=0)
     return mean
 
 
@@ -87,19 +92,17 @@ def _chances_of_first(judged: Judged, ranking: Ranking, places: NDArray[np.intp]
     "Exposure", params={"log": ("e", "2")}, bounds=(0.0, math.inf), label="mean exposure",
     cite="Wang et al. 2024, Eq. 2",
 )  # fmt: skip
-def exposure(judged: Judged, cutoff: int | None, log: str) -> Mapping[str, Value]:
+def exposure(judged: Judged, cutoff: int | None, log: str) -> Values:
     """E1 and E0, in natural or binary logarithms (log2 figures = ln figures × ln 2) [A Eq. 2]."""
     if not judged.rankings:
         return dict.fromkeys(Side, Undefined("not_ranked"))
-    sides = dict(zip(Side, _compared(judged, "keep", "none"), strict=True))
-    everyone = np.ones(len(judged.doc_ids), bool)
-    exposures = _exposures(judged, cutoff, "append", everyone, "log").mean(axis=0)
+    sides = _compared(judged, "keep", "none")
+    exposures, absent = _mean_exposures(judged, cutoff), _absent(*sides)
     if log == "2":
         exposures *= np.log(2)
-    reason = _absent(*(int(members.sum()) for members in sides.values()))
     return {
-        side: float(exposures[members].mean()) if members.any() else Undefined(str(reason))
-        for side, members in sides.items()
+        side: float(exposures[members].mean()) if members.any() else absent or Undefined("no_group")
+        for side, members in zip(Side, sides, strict=True)
     }
 
 
@@ -128,28 +131,26 @@ def exposure_ratio(
     weight: str,
     stratum: str,
     control: str,
-) -> Mapping[str, Value]:
+) -> Values:
     """E1/E0 over the whole list: 1 at parity, above it protected documents get more exposure each.
 
     A document of neither side keeps its rank and belongs to neither mean, unless `unknown` says otherwise.
-    The ratio does not depend on the base of the logarithm. `control=order` removes what the initial order
-    explains of the sides' exposure, over all queries (`stats.control`).
+    `control=order` removes what the initial order explains of the sides' exposure, over all queries (`stats.control`).
     """
     if control == "order" and not judged.beside:
         return {}
     if not judged.rankings:
-        return {"": Undefined("not_ranked")}
+        return Undefined("not_ranked")
     protected, unprotected = _compared(judged, unknown, stratum)
-    reason = _absent(int(protected.sum()), int(unprotected.sum()))
-    if reason:
-        return {"": Undefined(reason)}
+    if absent := _absent(protected, unprotected):
+        return absent
     ranked = ~judged.on_side(None) if unknown == "close" else np.ones(len(judged.doc_ids), bool)
     exposures = _exposures(judged, cutoff, missing, ranked, weight)
     mean = exposures.mean(axis=0)
     e1, e0 = float(mean[protected].mean()), float(mean[unprotected].mean())
     ratio = Ratio(e1, e0, None if e1 > 0 and e0 > 0 else "zero_exposure")
     if control == "none":
-        return {"": ratio}
+        return ratio
     before = _exposures(replace(judged, rankings=judged.beside), cutoff, missing, ranked, weight)
     means = before[:, ranked].mean(axis=1)
     runs_of: dict[int, list[int]] = {}  # of each initial order, of which repeats are averaged
@@ -165,22 +166,22 @@ def exposure_ratio(
         ControlledExposures(sides(exposures, runs), sides(before, runs), float(means[runs].mean()))
         for runs in runs_of.values()
     )
-    return {"": replace(ratio, controlled=controlled)}
+    return replace(ratio, controlled=controlled)
 
 
 @measure("RelevanceRatio", cutoff="none", **OF_RATIOS, aggregate="ratio-of-means", label="relevance ratio")
-def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+def relevance_ratio(judged: Judged, cutoff: None) -> Values:
     """M1/M0, the exposure ratio that would remain if groups were shuffled within every grade of relevance.
 
     ē_r = mean exposure of the n_r documents of grade r that have a side, a_r of them protected:
     M1 = Σ_r a_r ē_r / n1, M0 = Σ_r (n_r − a_r) ē_r / n0. Unjudged documents are of grade 0.
     """
     if not judged.rankings:
-        return {"": Undefined("not_ranked")}
+        return Undefined("not_ranked")
     protected, unprotected = _compared(judged, "keep", "none")
+    if absent := _absent(protected, unprotected):
+        return absent
     n1, n0 = int(protected.sum()), int(unprotected.sum())
-    if reason := _absent(n1, n0):
-        return {"": Undefined(reason)}
     mean, sided = exposures(judged), protected | unprotected
     m1 = m0 = 0.0
     for grade in np.unique(judged.grades[sided]):
@@ -188,20 +189,19 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Mapping[str, Value]:
         share = mean[members].mean()
         m1 += share * int((members & protected).sum()) / n1
         m0 += share * int((members & unprotected).sum()) / n0
-    return {"": Ratio(float(m1), float(m0))}
+    return Ratio(float(m1), float(m0))
 
 
 @measure(
     "ExcessRatio", params=CONTROL, cutoff="none", **OF_RATIOS, better="parity", aggregate="ratio-of-means",
-    label="excess ratio",
-    undefined={"single_items": "on average lists have fewer than two items of one group"},
+    label="excess ratio", undefined={"single_items": "on average lists have fewer than two items of one group"},
     of_all=("control", "order"), assessed_by="PreferenceOdds", reach=("ExpRatio", "control"),
 )  # fmt: skip
-def excess_ratio(judged: Judged, cutoff: None, control: str) -> Mapping[str, Value]:
+def excess_ratio(judged: Judged, cutoff: None, control: str) -> Values:
     """ExpRatio / RelevanceRatio: what is left of the exposure ratio when relevance is accounted for."""
     compared = {name: words[0] for name, words in COMPARED.items()}
     ratio = exposure_ratio.values(judged, None, agg="ratio-of-means", control=control, **compared).get("")
     (by,) = relevance_ratio.values(judged, None).values()
     if isinstance(ratio, Ratio) and isinstance(by, Ratio):
-        return {"": Quotient(ratio, by, min(int(judged.on_side(side).sum()) for side in Side))}
-    return {} if ratio is None else {"": ratio}
+        return Quotient(ratio, by, min(int(judged.on_side(side).sum()) for side in Side))
+    return {} if ratio is None else ratio

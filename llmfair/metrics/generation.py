@@ -9,13 +9,12 @@ Source: Kim & Diaz, "Towards Fair RAG", ICTIR 2025, 3.1 and Eq. 7-11.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llmfair.metrics.base import Convention, Free, Undefined, Value, measure
+from llmfair.metrics.base import Convention, Free, Undefined, Value, Values, measure
 from llmfair.metrics.expected import ListSample, Retrieved, mean_of_samples, squares_of
 from llmfair.nouns import LEAST_GAIN
 
@@ -65,29 +64,29 @@ _OF_ANSWERS: dict[str, Any] = {"reads": Retrieved, "cutoff": "none", "undefined"
     "EU", label="expected utility", params={"norm": ("raw", "ceiling"), "zero": ("one", "drop")},
     better="higher", cite="Kim & Diaz 2025, Eq. 7", **_OF_ANSWERS,
 )  # fmt: skip
-def eu(retrieved: Retrieved, cutoff: None, norm: str, zero: str) -> Mapping[str, Value]:
+def eu(retrieved: Retrieved, cutoff: None, norm: str, zero: str) -> Values:
     """Mean utility of the answers over the lists that a policy draws."""
     utility, ceiling = expected_utility(retrieved), retrieved.ceiling
     if norm == "raw" or isinstance(utility, Undefined):
-        return {"": utility}
+        return utility
     if ceiling is None:
-        return {"": Undefined("no_ceiling")}
+        return Undefined("no_ceiling")
     if ceiling:
-        return {"": utility / ceiling}
+        return utility / ceiling
     perfect = Convention(1.0, "zero_ceiling", counts=True)  # where nothing has any utility
-    return {"": perfect if zero == "one" else Undefined("zero_ceiling")}
+    return perfect if zero == "one" else Undefined("zero_ceiling")
 
 
 @measure(
     "EU-change", label="change of utility", parity=0.0, better="higher", headline=True,
     cite="EU − EU of the deterministic list", **_OF_ANSWERS,
 )  # fmt: skip
-def eu_change(retrieved: Retrieved, cutoff: None) -> Mapping[str, Value]:
+def eu_change(retrieved: Retrieved, cutoff: None) -> Values:
     """Mean utility less that of the same retriever's deterministic list."""
     utility, baseline = expected_utility(retrieved), retrieved.baseline
     if isinstance(utility, Undefined):
-        return {"": utility}
-    return {"": Undefined("no_baseline") if baseline is None else utility - baseline}
+        return utility
+    return Undefined("no_baseline") if baseline is None else utility - baseline
 
 
 def _a_word(text: str) -> str:
@@ -122,17 +121,17 @@ def attributed_exposure(retrieved: Retrieved) -> tuple[Floats, int] | Undefined:
     "EAR", label="attributed share", params={"over": ("k", "shown"), "by": BY}, bounds=(0.0, 1.0),
     better="higher", cite="Kim & Diaz 2025, Eq. 8-9", **_OF_ANSWERS,
 )  # fmt: skip
-def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mapping[str, Value]:
+def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Values:
     """Share of k, or of what was shown where that is less, that answers rest on; mean over samples."""
     lists = credited(retrieved)
     samples = sum(drawn.count for drawn, _ in lists)
-    if not samples:
-        return {"": Undefined(retrieved.uncredited)}
 
     def items(drawn: ListSample) -> int:
         return retrieved.k if over == "k" else max(len(retrieved.shown(drawn)), 1)
 
-    return {"": math.fsum(drawn.count * len(doc_ids) / items(drawn) for drawn, doc_ids in lists) / samples}
+    if not samples:
+        return Undefined(retrieved.uncredited)
+    return math.fsum(drawn.count * len(doc_ids) / items(drawn) for drawn, doc_ids in lists) / samples
 
 
 @measure(
@@ -140,37 +139,37 @@ def ear(retrieved: Retrieved, cutoff: None, over: str, by: str | None) -> Mappin
     params={"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples"), "by": BY},
     bounds=(0.0, math.inf), cite="Kim & Diaz 2025, Eq. 10-11", **_OF_ANSWERS,
 )  # fmt: skip
-def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None) -> Mapping[str, Value]:
+def eae_d(retrieved: Retrieved, cutoff: None, norm: str, of: str, by: str | None) -> Values:
     """How unequally items are credited, between 0 and k' items always credited alike; it grows with EAR, too."""
     exposure = attributed_exposure(retrieved)
     if isinstance(exposure, Undefined):
-        return {"": exposure}
+        return exposure
     squares = squares_of(retrieved, *exposure, of)
     if isinstance(squares, Undefined) or norm == "raw":
-        return {"": squares}
-    return {"": squares / (retrieved.k if norm == "fair-rag" else min(retrieved.k, len(retrieved.doc_ids)))}
+        return squares
+    return squares / (retrieved.k if norm == "fair-rag" else min(retrieved.k, len(retrieved.doc_ids)))
 
 
 @measure(
     "EffectiveSources", label="effective number of credited items", params={"by": BY}, bounds=(0.0, math.inf),
     cite="(Σ ε^a)²/Σ (ε^a)²", **_OF_ANSWERS,
 )  # fmt: skip
-def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
+def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Values:
     """How many items, credited alike, would be as unequal: 1 where one takes all the credit."""
     attributed = attributed_exposure(retrieved)
     if isinstance(attributed, Undefined):
-        return {"": attributed}
+        return attributed
     exposure, _ = attributed
     if not exposure.any():
-        return {"": Undefined("nothing_attributed")}
-    return {"": float(exposure.sum() ** 2 / (exposure @ exposure))}
+        return Undefined("nothing_attributed")
+    return float(exposure.sum() ** 2 / (exposure @ exposure))
 
 
 @measure(
     "AttributionAt", label="attributed share by slot", params={"by": BY}, bounds=(0.0, 1.0),
     cite="tests the equal attention that Eq. 4 assumes", **_OF_ANSWERS,
 )  # fmt: skip
-def attribution_at(retrieved: Retrieved, cutoff: None, by: str | None) -> Mapping[str, Value]:
+def attribution_at(retrieved: Retrieved, cutoff: None, by: str | None) -> Values:
     """Share of the items shown in each slot that answers rest on: alike where the generator attends to all alike."""
     lists = [(drawn.count, retrieved.shown(drawn), doc_ids) for drawn, doc_ids in credited(retrieved)]
     values: dict[str, Value] = {}

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Formula, Tally, Undefined, Value, measure
+from llmfair.metrics.base import Formula, Tally, Undefined, Values, measure
 from llmfair.nouns import PairAnswer, PairVerdict, Side
 
 Floats = NDArray[np.float64]
@@ -204,9 +204,9 @@ def _define(name: str, formulas: Formula | dict[str, Formula], **declared: Any) 
     that was held to readable ones."""
     by_group: Mapping[str, Formula] = {"": formulas} if isinstance(formulas, Formula) else formulas
 
-    def values(pairs: JudgedPairs, cutoff: None, agg: str) -> Mapping[str, Value]:
+    def values(pairs: JudgedPairs, cutoff: None, agg: str) -> Values:
         if pairs.forced and formulas is INVALID_RATE:
-            return {"": Undefined("forced")}
+            return Undefined("forced")
         return {group: tally(pairs, formula) for group, formula in by_group.items()}
 
     measure(name, params={"agg": ("macro", "pooled")}, aggregate="macro", **_OF_PAIRS, **declared)(values)
@@ -232,7 +232,7 @@ _define("InvalidRate", INVALID_RATE, label="unparseable", cite="M/N", **_RATE)
 
 
 @measure("NoiseRate", label="test–retest disagreement", cite="draws 0 and 1", **_OF_PAIRS, **_RATE)
-def noise_rate(pairs: JudgedPairs, cutoff: None) -> Mapping[str, Value]:
+def noise_rate(pairs: JudgedPairs, cutoff: None) -> Values:
     """Share of the chats asked twice and readable twice whose answer changed; a tie is an answer.
 
     No value at all where nothing was asked twice.
@@ -244,5 +244,5 @@ def noise_rate(pairs: JudgedPairs, cutoff: None) -> Mapping[str, Value]:
     before, after = pairs.answers[np.array(twice).T]
     readable = (before != UNPARSEABLE) & (after != UNPARSEABLE)
     if not readable.any():
-        return {"": Undefined("no_valid_answer")}
-    return {"": float(np.mean(before[readable] != after[readable]))}
+        return Undefined("no_valid_answer")
+    return float(np.mean(before[readable] != after[readable]))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value, measure
+from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value, Values, measure
 from llmfair.nouns import Encounter, Ranking, Side
 from llmfair.stats.strata import Choices, Comparisons, Stratum, pair_counts
 
@@ -73,7 +73,7 @@ REASONS: Mapping[str, str] = {
     labels={"answers": "odds of answers", "ranking": "odds of rankings"}, headline=True,
     assessed_by="PreferenceOdds", worded=True, undefined=REASONS,
 )  # fmt: skip
-def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Mapping[str, Value]:
+def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Values:
     """The odds that of two equally relevant items the protected one is put ahead of the unprotected one.
 
     Of `answers`: from first encounters, adjusted for the slots they were shown in. Of a `ranking`: over all such
@@ -87,7 +87,7 @@ def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Mapp
     value = judged.memo[of]
     if stratum != "none" and isinstance(value, QueryComparisons):
         value = replace(value, stratum=Stratum(stratum))
-    return {"": value}
+    return value
 
 
 def _of_answers(judged: Judged) -> QueryComparisons | Undefined:
@@ -123,7 +123,7 @@ def strata_of(values: Iterable[Value], strata: Iterable[Stratum]) -> dict[Stratu
 
 
 @measure("SlotOdds", **OF_ODDS, aggregate="slot-odds", label="slot odds", worded=True, undefined=REASONS)
-def slot_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+def slot_odds(judged: Judged, cutoff: None) -> Values:
     """The odds that of two alike items the one shown first is put ahead of the one shown last."""
     return preference_odds.values(judged, None, of="answers", stratum="none")
 
@@ -133,14 +133,14 @@ def slot_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
     worded=True,
     undefined={**REASONS, "no_common_grade": "no list has items of different grades of relevance"},
 )  # fmt: skip
-def relevance_odds(judged: Judged, cutoff: None) -> Mapping[str, Value]:
+def relevance_odds(judged: Judged, cutoff: None) -> Values:
     """The odds that of two items of different grade, shown together for the first time, the better one is ahead."""
     if judged.encounters is None:
         return {}
     if len(np.unique(judged.grades)) < 2:
-        return {"": Undefined("no_common_grade")}
+        return Undefined("no_common_grade")
     everyone = np.ones(len(judged.doc_ids), dtype=bool)
-    return {"": _compared(judged, everyone, everyone, np.greater)}
+    return _compared(judged, everyone, everyone, np.greater)
 
 
 def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:

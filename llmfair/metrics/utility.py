@@ -16,7 +16,7 @@ from llmfair.metrics.base import (
     Judged,
     Measure,
     Undefined,
-    Value,
+    Values,
     measure,
     unknown_param,
 )
@@ -114,7 +114,7 @@ def _spelled(value: Any) -> str:
     return str(value)
 
 
-def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str, Value]:
+def _trec_eval(exact: Any, judged: Judged, cutoff: float | None) -> Mapping[str, float | Undefined]:
     """As trec_eval has it: 0 without relevant documents, and 0 for a judged query that was not ranked.
 
     A query without any judgement is in no qrels file, so trec_eval does not speak of it.
@@ -151,17 +151,11 @@ def _evaluator(exact: Any, query_id: str, relevance: Mapping[str, int] | tuple[t
 
 
 @measure(
-    "nDCG",
-    params={"discount": ("trec",), "ideal": None},
-    bounds=(0.0, 1.0),
+    "nDCG", params={"discount": ("trec",), "ideal": None}, bounds=(0.0, 1.0),
     lifted_by="ideal",  # which may be less than the cutoff
-    better="higher",
-    label="nDCG (TREC Fair)",
-    cite="TREC Fair Ranking 2021, 2022, metric code",
-)
-def trec_fair_ndcg(
-    judged: Judged, cutoff: int | None, discount: str, ideal: int | None
-) -> Mapping[str, Value]:
+    better="higher", label="nDCG (TREC Fair)", cite="TREC Fair Ranking 2021, 2022, metric code",
+)  # fmt: skip
+def trec_fair_ndcg(judged: Judged, cutoff: int | None, discount: str, ideal: int | None) -> Values:
     """nDCG of the TREC Fair Ranking track: binary gain, weight w(r) = 1/log2(max(r, 2)).
 
     Σ_{r ≤ k} w(r) rel(r) / Σ_{r ≤ min(I, R)} w(r), R relevant documents; I is k unless given. Without R:
@@ -169,30 +163,30 @@ def trec_fair_ndcg(
     """
     relevant = sum(grade >= 1 for grade in judged.candidates.relevance.values())
     if not relevant:
-        return {"": Undefined("no_relevant")}
+        return Undefined("no_relevant")
     if not judged.rankings:
-        return {"": Undefined("not_ranked")}
+        return Undefined("not_ranked")
     weights = 1 / np.log2(np.maximum(np.arange(1, max(len(judged.doc_ids), relevant) + 1), 2))
     gain = np.mean(
         [weights[: len(order)][:cutoff] @ (judged.grades[order][:cutoff] >= 1) for order in judged.orders]
     )
-    return {"": float(gain / weights[:relevant][: ideal or cutoff].sum())}
+    return float(gain / weights[:relevant][: ideal or cutoff].sum())
 
 
 @measure(
     "overlap", cutoff="required", bounds=(0.0, 1.0), better="higher", label="overlap",
     cite="DELTR, precision at top k",
 )  # fmt: skip
-def overlap(judged: Judged, cutoff: int) -> Mapping[str, Value]:
+def overlap(judged: Judged, cutoff: int) -> Values:
     """|first k ranked ∩ first k of the reference order| / k.
 
     Reference order: relevance falling, then unprotected, protected, no side, then candidate order; on lists
     drawn in four buckets this is the DELTR order.
     """
     if not judged.rankings:
-        return {"": Undefined("not_ranked")}
+        return Undefined("not_ranked")
     ranks = {Side.UNPROTECTED: 0, Side.PROTECTED: 1, None: 2}
     sides = np.array([ranks[judged.sides.get(doc_id)] for doc_id in judged.doc_ids])
     reference = set(np.lexsort((sides, -judged.grades))[:cutoff].tolist())
     shared = [len(reference.intersection(order[:cutoff].tolist())) / cutoff for order in judged.orders]
-    return {"": float(np.mean(shared))}
+    return float(np.mean(shared))
