@@ -22,9 +22,8 @@ from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.nouns import Attribute, Candidates, Document, Encounter, PairVerdict, Ranking, Side, of_each_kind
 from llmfair.stats.strata import Compared, Stratum
 
-# What a measure says of one query: a number, a ratio or product with its parts, or why there is none. Aggregates are
-# made of the parts, so parts travel with the value: a ratio of means is not a mean of ratios.
-
+# What a measure says of one query: a number, a ratio or product with its parts, or why there is none. Parts travel
+# with the value: a ratio of means is not a mean of ratios.
 
 FEWEST_PAIRS = 10
 """From fewer readable pairs a query gets no ratio of its own."""
@@ -39,10 +38,7 @@ class Undefined:
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """A number that a query has by convention alone, and why: it stands in the query's row.
-
-    `counts` says whether it goes into figures of all queries, too.
-    """
+    """A number that a query has by convention alone, and why; `counts`: it goes into figures of all queries, too."""
 
     value: float
     reason: str
@@ -51,11 +47,9 @@ class Convention:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio with both its sides, since ratios of means are built from them.
+    """A ratio with both its sides; one with a `reason` has no value, but its sides still count in a ratio of means.
 
-    A ratio with a zero side has a `reason` and no value, but its sides still count in a ratio of means. Over 0 there is
-    none in any case (`zero_denominator`).
-    `controlled` holds what a control variate on the initial order is computed from, over all queries.
+    Over 0 the reason is `zero_denominator`. `controlled`: what a control variate on the initial order is made of.
     """
 
     numerator: float
@@ -87,10 +81,7 @@ class ControlledExposures:
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """A ratio over another ratio, each with both its sides: what is left of it beyond the other.
-
-    `items`: how many are on the side that has fewer, which an interval takes two of.
-    """
+    """A ratio over another. `items`: how many are on the side that has fewer, which an interval takes two of."""
 
     ratio: Ratio
     by: Ratio
@@ -108,7 +99,7 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product with both its factors, since products of means are built from them."""
+    """A product with both its factors."""
 
     left: float
     right: float
@@ -122,10 +113,10 @@ class Product:
 class Formula:
     """What a measure of pairs makes of weighted counts of C things, such as the cells PP, UU, FF, SS.
 
-    `things[a, b, c]` says how often thing c is counted in a pair with answers a and b (`JudgedPairs.answers`).
-    `figure` takes cells of shape (C,), real or complex, in + − * / and log alone, so that it can be
-    differentiated; it gives the value or, if `logarithmic`, its logarithm. `undefined` gives the reason why
-    there is none. `halved` adds ½ to every cell where one is 0. `demanding` figures need `FEWEST_PAIRS`.
+    `things[a, b, c]`: how often thing c is counted in a pair with answers a and b (`JudgedPairs.answers`). `figure`
+    takes cells of shape (C,), real or complex, in + − * / and log alone, so that it can be differentiated; it gives
+    the value or, if `logarithmic`, its logarithm. `undefined` gives the reason why there is none. `halved` adds ½ to
+    every cell where one is 0. `demanding` figures need `FEWEST_PAIRS`.
     """
 
     things: NDArray[np.int8]
@@ -183,7 +174,7 @@ class Tally:
 class QueryComparisons:
     """Who was ahead among a query's items of equal grade; items are places in `doc_ids`. A query has no odds alone.
 
-    `stratum`: of which the odds are meant, None for all. `tied`: the share of comparisons that neither was ahead in.
+    `stratum`: of which the odds are meant. `tied`: the share of comparisons that neither was ahead in.
     """
 
     outcomes: Compared
@@ -232,9 +223,8 @@ def complete(ranking_ids: Sequence[str], candidate_ids: Sequence[str]) -> tuple[
 class Groups:
     """Who belongs to which groups: the audit's attribute, all attributes by name, every listed document by id.
 
-    A document absent from `documents` is unlisted: nothing is known of it. Relevant documents are looked up
-    here too, whether they are candidates or not. Where they are too many to hold, `relevant` has, by query_id,
-    documents that stand for them (one per combination of groups) and how many each stands for.
+    Nothing is known of a document absent from `documents`. Where the relevant ones are too many to hold, `relevant`
+    has, by query_id, documents that stand for them (one per combination of groups) and how many each stands for.
     """
 
     attribute: str = ""
@@ -263,17 +253,14 @@ class Observation(Protocol):
 
 @dataclass(frozen=True)
 class Judged:
-    """A query whose list was ranked: its candidates, the runs of it, and the side of every document.
+    """A query whose list was ranked: its candidates, the runs of it, and the side of every document that has one.
 
-    `rankings` holds the query's orders and repeats; none of them means that the query was not ranked. `beside`
-    has for each of them the ranking it is held against, where there is one: its initial order, or what another
-    prompt made of that order. `runs` numbers their initial orders and the repeats of these. `encounters`: what the
-    answers say of items shown side by side; None where nothing was asked, or answers are not known. `missing`: items
-    judged for the query that are no candidates, since a ranking whose list nobody knows was cut before them.
-
-    A document absent from `sides` has no side. `log_weights` says that the rankings' scores are log-weights of a
-    Plackett-Luce model. `candidates.relevance` is empty when the query has no judgement at all. `groups` is shared by
-    all queries of a dataset.
+    `rankings`: the query's orders and repeats, none where it was not ranked. `beside`: for each of them the ranking it
+    is held against, where there is one: its initial order, or what another prompt made of that order. `runs` numbers
+    their initial orders and the repeats of these. `encounters`: what the answers say of items shown side by side; None
+    where nothing was asked, or answers are not known. `missing`: items judged for the query that are no candidates,
+    since a ranking whose list nobody knows was cut before them. `log_weights`: the rankings' scores are log-weights of
+    a Plackett-Luce model. `candidates.relevance` is empty when the query has no judgement at all.
     """
 
     about: ClassVar[str] = "lists"
@@ -337,9 +324,8 @@ Argument = str | int | float | None
 class Free:
     """A parameter that takes more than a list of words: a number, a name, a path.
 
-    `read` gives the value of a text, whose `str` is the canonical spelling, and raises ValueError for what the
-    parameter cannot be; `says` tells what it can. An error suggests the nearest of `words`. Where it is `required`, its
-    default has to be written.
+    `read` gives the value of a text, whose `str` is the canonical spelling, or raises ValueError; `says` tells what it
+    can be. An error suggests the nearest of `words`. `required`: its default has to be written.
     """
 
     default: Argument
@@ -452,20 +438,17 @@ class Definition:
     """What a measure declares of itself; reports, tables and plots ask this and never the measure's name.
 
     `values(observation, cutoff, **params)` gives one Value per group, the group being "" when there is none, of an
-    observation of the type that it `reads`. `aggregate` is the registered one that makes a figure of all queries'
-    values; a parameter `agg` names another in its place. `label` is its name in words, which tables call it by where
-    it is `worded`; `labels` are those of parameters' values. `implies` maps a parameter's value to another parameter's.
-    `note` is what every table must say of the figure, its parameters in braces. `of_all`: only the figure of all
-    queries together means something, always or with this value of a parameter. `agreement`: a ranking is compared with
-    the one beside it. `bounds`: no value
-    and no interval lies beyond them; the upper one holds unless the parameter `lifted_by` is given. `headline`:
+    observation of the type that it `reads`. `aggregate`: what makes a figure of all queries' values, unless a parameter
+    `agg` names another. `label` is its name in words, which tables call it by where it is `worded`; `labels` are those
+    of parameters' values. `implies` maps a parameter's value to another parameter's. `note` is what every table must
+    say of the figure, its parameters in braces. `of_all`: only the figure of all queries together means something,
+    always or with this value of a parameter. `agreement`: a ranking is compared with the one beside it. `bounds`: no
+    value and no interval lies beyond them; the upper one holds unless the parameter `lifted_by` is given. `headline`:
     conclusions and comparisons speak of this one before others of its direction. `assessed_by`: the measure whose
-    conclusion says whether this one can be assessed; where it cannot, no gate of this one holds. `reach`: the measure
-    whose attainable range bounds this one, without a cutoff and with no parameters but those named after it. `shows`
-    says what a report makes of this figure alone: `order dependence`. `of_lists(judged, cutoff)` makes what it reads of
-    a list that was ranked several times: with a cutoff it is a measure of lists, too.
-    `undefined` has words for its reasons of having no value, and for those of its conclusion. `says` is what it is in a
-    sentence, where no docstring of `values` tells.
+    conclusion says whether this one can be assessed. `reach`: the measure whose attainable range bounds this one,
+    without a cutoff and with no parameters but those named after it. `shows`: what a report makes of this figure alone.
+    `of_lists(judged, cutoff)` makes what it reads of a list that was ranked several times. `undefined` has words for
+    its reasons of having no value. `says` is what it is in a sentence, where no docstring of `values` tells.
     """
 
     name: str
@@ -624,8 +607,7 @@ def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Obs
 
     Raises as `measure_each` does.
     """
-    each = ((condition, query) for condition, queries in observed.items() for query in queries)
-    return measure_each(measures, each)
+    return measure_each(measures, ((name, query) for name, queries in observed.items() for query in queries))
 
 
 def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Observation]]) -> list[Column]:

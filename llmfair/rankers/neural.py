@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +35,18 @@ from llmfair.registry import register
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
 
-@contextmanager
-def _loading(checkpoint: Checkpoint, name: str) -> Iterator[None]:
-    """Raises BackendError for files that are missing or broken, and for a model beyond the memory."""
+
+def _loaded(checkpoint: Checkpoint, name: str, make: Callable[..., T], **settings: Any) -> T:
+    """What `make` reads of a checkpoint. Raises BackendError for files that are missing or broken."""
+    from transformers.utils import logging as progress
+
+    progress.disable_progress_bar()
+    where = {"revision": checkpoint.revision} if checkpoint.revision else {}
     try:
         with files.usual(), _memory(checkpoint.name, "--backend-arg device=cpu"):
-            yield
+            return make(checkpoint.source, **where, **settings)
     except BackendError:
         raise
     except Exception as error:  # each library has its own for them
@@ -68,10 +73,9 @@ def _plain(text: str, tokenizer: Any) -> str:
     return without_control_tokens(encodable, tuple(tokenizer.all_special_tokens))
 
 
-# MonoT5 and MonoBERT: cross-encoders that say how relevant a page is. `monot5` and `monobert` take the checkpoints of
-# their authors, `monot5:NAME` any compatible one, a folder or a repository. They see 512 tokens: the query is cut
-# first, at 64, then the page to what is left, never the words that close the input (Nogueira et al. 2020; Nogueira and
-# Cho 2019).
+# MonoT5 and MonoBERT: cross-encoders that say how relevant a page is (Nogueira et al. 2020; Nogueira and Cho 2019).
+# They see 512 tokens: the query is cut first, at 64, then the page to what is left, never the words that close the
+# input.
 
 QUERY_TOKENS = 64
 TOKENS = 512
@@ -90,9 +94,8 @@ class Input:
 class CrossEncoder(ScoringRanker):
     """Candidates by falling score of title and text; of a long page the first passage counts, or the best one.
 
-    Passages are scored in batches of like lengths, padded on the right, which changes no score. `default`: the authors'
-    checkpoint; `auto`: the class of transformers that reads one. Raises MissingExtra, UsageError, and BackendError for
-    no checkpoint.
+    `default`: the authors' checkpoint; `auto`: the class of transformers that reads one. Raises MissingExtra,
+    UsageError, and BackendError for no checkpoint.
     """
 
     name: ClassVar[str]
@@ -117,12 +120,10 @@ class CrossEncoder(ScoringRanker):
 
     def wording(self, query: Query, variant: str) -> str:
         """The query with the word of the side that the variant names."""
-        side = None if self.attribute is None else self.attribute.variants.get(variant)
-        if self.attribute is None or side is None:
-            (message,) = self.prompt.render({"query": query.text}, "neutral")
-        else:
-            values = {"query": query.text, "word": self.attribute.words[side]}
-            (message,) = self.prompt.render(values, "sensitive")
+        values, wording = {"query": query.text}, "neutral"
+        if self.attribute is not None and (side := self.attribute.variants.get(variant)) is not None:
+            values["word"], wording = self.attribute.words[side], "sensitive"
+        (message,) = self.prompt.render(values, wording)
         return message.content
 
     def scores(self, candidates: Candidates) -> list[float]:
@@ -152,7 +153,10 @@ class CrossEncoder(ScoringRanker):
         """Scores of a batch, (rows,)."""
 
     def _score(self, inputs: Sequence[Input]) -> list[float]:
-        """The inputs' scores, in their order. Raises BackendError for a batch that does not fit the memory."""
+        """The inputs' scores, in their order: in batches of like lengths, padded on the right, which changes none.
+
+        Raises BackendError for a batch that does not fit the memory.
+        """
         import torch
 
         in_order = [0.0] * len(inputs)
@@ -177,7 +181,7 @@ class CrossEncoder(ScoringRanker):
     def _tokenizer(self) -> Any:
         from transformers import AutoTokenizer
 
-        tokenizer = self._from_checkpoint(AutoTokenizer)
+        tokenizer = _loaded(self.checkpoint, self.name, AutoTokenizer.from_pretrained)
         tokenizer.model_max_length = sys.maxsize  # pages are cut here, and it need not warn of their length
         return tokenizer
 
@@ -185,17 +189,13 @@ class CrossEncoder(ScoringRanker):
     def _model(self) -> Any:
         import torch
         import transformers
-        from transformers.utils import logging
 
-        logging.disable_progress_bar()
-        model = self._from_checkpoint(getattr(transformers, self.auto), dtype=getattr(torch, self.dtype))
-        with _memory(self.checkpoint.name, "--backend-arg device=cpu"):
-            return model.eval().to(device_of(self.arguments["device"])[0])
+        device = device_of(self.arguments["device"])[0]
 
-    def _from_checkpoint(self, kind: Any, **settings: Any) -> Any:
-        where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
-        with _loading(self.checkpoint, self.name):
-            return kind.from_pretrained(self.checkpoint.source, **where, **settings)
+        def model(*where: Any, **settings: Any) -> Any:
+            return getattr(transformers, self.auto).from_pretrained(*where, **settings).eval().to(device)
+
+        return _loaded(self.checkpoint, self.name, model, dtype=getattr(torch, self.dtype))
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
@@ -301,10 +301,9 @@ def _rectangle(rows: Sequence[Sequence[int]], pad: int) -> torch.Tensor:
     return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=pad)
 
 
-# Encoders of sentence-transformers: query and item become vectors, dense or sparse; their likeness scores. How texts
-# are pooled, padded, prompted and compared is what each checkpoint declares, but for three that declare less than their
-# authors do: `contriever` is compared by dot product [Izacard et al. 2022], of `splade` 256 terms count [official code
-# of Fair-RAG], and `sbert` is a name for all-mpnet-base-v2 [Reimers and Gurevych 2019].
+# Encoders of sentence-transformers. How texts are pooled, padded, prompted and compared is what each checkpoint
+# declares, but that `contriever` is compared by dot product [Izacard et al. 2022], of `splade` 256 terms count
+# [official code of Fair-RAG], and `sbert` is a name for all-mpnet-base-v2 [Reimers and Gurevych 2019].
 
 
 ENCODER_ARGUMENTS: Mapping[str, Any] = {"device": "auto", "batch_size": 32}
@@ -329,15 +328,14 @@ KINDS: Mapping[str, _Kind] = {
     "sbert": _Kind("SentenceTransformer", "sentence-transformers/all-mpnet-base-v2"),
     "splade": _Kind("SparseEncoder", "naver/splade_v2_max", {"max_active_dims": 256}),
 }
-
-
 SBERT = "sbert"
 
 
 def named_encoder(name: str, options: RankerOptions) -> Encoder:
     """What a parameter names: `sbert`, or a checkpoint. Raises MissingExtra, UsageError, and BackendError for none."""
-    kind, checkpoint = (SBERT, "") if name == SBERT else ("dense", name)
-    return Encoder(kind, replace(options, checkpoint=checkpoint))
+    if name == SBERT:
+        return Encoder(SBERT, replace(options, checkpoint=""))
+    return Encoder("dense", replace(options, checkpoint=name))
 
 
 class Encoder(ScoringRanker):
@@ -359,15 +357,12 @@ class Encoder(ScoringRanker):
         self.arguments = arguments_of(name, options.backend_args, ENCODER_ARGUMENTS)
         self.checkpoint = find_checkpoint(checkpoint)
         settings = "".join(f" {key}={value}" for key, value in self.kind.settings.items())
+        parts = []  # further parts of a folder, such as how it pools; a repository's version says it
+        if not self.checkpoint.revision:
+            parts = [path for path in Path(self.checkpoint.source).glob("*/*") if path.is_file()]
+        of_parts = f" parts={files_sha256(parts)[:12]}" if parts else ""
         self._last: tuple[tuple[Document, ...], list[Any]] | None = None
-        self.identity = f"{name} {self.checkpoint.identity}{self._parts()}{settings}"
-
-    def _parts(self) -> str:
-        """Which further parts a folder has, such as how it pools; a repository's version says it."""
-        if self.checkpoint.revision:
-            return ""
-        files = [path for path in Path(self.checkpoint.source).glob("*/*") if path.is_file()]
-        return f" parts={files_sha256(files)[:12]}" if files else ""
+        self.identity = f"{name} {self.checkpoint.identity}{of_parts}{settings}"
 
     def scores(self, candidates: Candidates) -> list[float]:
         """The likeness of each candidate, as the checkpoint declares it: cosine or dot product."""
@@ -415,16 +410,12 @@ class Encoder(ScoringRanker):
     @cached_property
     def _model(self) -> Any:
         import sentence_transformers
-        from transformers.utils import logging as progress
 
-        progress.disable_progress_bar()
         # mean pooling by default is no news
         logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-        where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
-        device = device_of(self.arguments["device"])[0]
-        model_class = getattr(sentence_transformers, self.kind.kind)
-        with _loading(self.checkpoint, self.name):
-            return model_class(self.checkpoint.source, device=device, **self.kind.settings, **where).eval()
+        make = getattr(sentence_transformers, self.kind.kind)
+        settings = {"device": device_of(self.arguments["device"])[0], **self.kind.settings}
+        return _loaded(self.checkpoint, self.name, make, **settings).eval()
 
 
 for _name in KINDS:
