@@ -161,7 +161,7 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
     import aiohttp
 
     from llmfair.asking.journal import chat_sampling
-    from llmfair.backends.chat_completions import encode_body
+    from llmfair.backends.openai import encode_body
     from llmfair.nouns import Sampling
 
     chats = next(programs(replace(shape, chains=1))).start().send(None)

@@ -274,8 +274,7 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
         from llmfair.audits.gates import statuses_of, suite_of, write_junit
         from llmfair.audits.runs.run import perform
         from llmfair.audits.subject import subjects
-        from llmfair.backends.given import CallerModel
-        from llmfair.backends.python import Function
+        from llmfair.backends.python import CallerModel, Function
 
         values: dict[str, Any] = {"dataset": dataset, **settings}
         backend: CallerModel | Function | None = None

@@ -7,8 +7,8 @@ imports torch before it is needed: which checkpoint is meant has to be known bef
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +20,7 @@ from llmfair.io import files
 INSTALL = "pip install 'llmfair[local]'"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".h5", ".gguf")
 SAMPLE_BYTES = 65_536
+SMALLER = "use a smaller --backend-arg batch_tokens, --backend-arg dtype=bfloat16, or a smaller model"
 DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -91,18 +92,26 @@ def find_checkpoint(name: str) -> Checkpoint:
     return Checkpoint(name, read_config(config.parent, name), commit, repository, commit)
 
 
-@files.usual()
+@contextmanager
+def loading(what: str, device: str = "") -> Iterator[None]:
+    """Loads under the user's own umask. Raises BackendError for files that are missing or broken, and for weights that
+    are too large for the device.
+    """
+    try:
+        with files.usual():
+            yield
+    except Exception as error:  # each library has its own for files that are missing or broken
+        if type(error).__name__ == "OutOfMemoryError":
+            raise BackendError(f"{what} does not fit the memory of {device}.", SMALLER) from None
+        raise BackendError(f"{what} cannot be loaded: {line_of(error)}.", "-v shows where") from error
+
+
 def tokenizer_of(checkpoint: Checkpoint) -> Any:
     """A checkpoint's tokenizer, without its weights. Raises BackendError for files that are missing or broken."""
     import transformers
 
-    where = {"revision": checkpoint.revision} if checkpoint.revision else {}
-    try:
-        return transformers.AutoTokenizer.from_pretrained(checkpoint.source, **where)
-    except Exception as error:  # each library has its own for files that are missing or broken
-        raise BackendError(
-            f"the tokenizer of {checkpoint.name} cannot be loaded: {line_of(error)}.", "-v shows where"
-        ) from error
+    with loading(f"the tokenizer of {checkpoint.name}"):
+        return transformers.AutoTokenizer.from_pretrained(checkpoint.source, revision=checkpoint.revision)
 
 
 def already_read(cache: Any) -> dict[str, Any]:

@@ -205,4 +205,4 @@ def unwaiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmfair.asking.batch.FIRST_POLL", 0.01)
     monkeypatch.setattr("llmfair.asking.batch.LONGEST_POLL", 0.01)
     monkeypatch.setattr("llmfair.io.net.FIRST_WAIT", 0.01)
-    monkeypatch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr("llmfair.asking.batch.SETTLE_SECONDS", 0.01)

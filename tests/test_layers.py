@@ -23,7 +23,7 @@ AUDITS_MAY = {
     "rundir", "results", "on_ray",
 }  # fmt: skip
 API_MAY = {
-    "asking.limits", "audits", "backends.base", "backends.given", "backends.python", "datasets.tables", "documents", "metrics.names",
+    "asking.limits", "audits", "backends.base", "backends.python", "datasets.tables", "documents", "metrics.names",
     "mitigation",
     "report", "results", "rundir", "settings", "terminal", "tuning",
 }  # fmt: skip
@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mitigation": {"audits", *AUDITS_MAY},
     "tuning": {"audits", "checkpoints", "terminal", *AUDITS_MAY},
     "audits": AUDITS_MAY,
-    "asking": {"backends.base", "backends.batch"},
+    "asking": {"backends.base", "backends.faults"},
     "probes": {"prompts"},
     "checkpoints": set(),
     "backends": {"checkpoints", "control_tokens"},

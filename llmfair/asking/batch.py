@@ -1,7 +1,8 @@
-"""Asks through a server's Batch API: many questions in one file, answered within a day, filed in the run's journal.
+"""OpenAI's Batch API: many questions in one file, answered within a day at half the price, filed in the run's journal.
 
 Every program runs to its first question without an answer. These questions are submitted together; when their
 batch has ended, the answers go to the journal, and the programs run on to their next questions, if they have any.
+What a line asks and what its answer means is told by the backend of single requests, so both roads give equal answers.
 
 Whatever ends the process, no question is submitted twice. A file of lines is on disk before it is uploaded, the
 server's id of it is in `batches.json` before a batch is made of it, and a batch whose own id was never learned is
@@ -12,33 +13,281 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, convert
 
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import SHARED, Journal, Requests
 from llmfair.asking.limits import GO_ON, Budget, Limits, Progress
 from llmfair.backends.base import NoBackend, RateLimited, Transient
-from llmfair.backends.batch import Batch, Batches
-from llmfair.errors import BackendError, Incomplete, LlmfairError, RunConflict, Unavailable, UsageError
-from llmfair.io.files import json_text, read_document, whole, write_whole
+from llmfair.backends.faults import UNPARSEABLE, nature_of, refusal_of
+from llmfair.errors import (
+    BackendError,
+    Incomplete,
+    LlmfairError,
+    Rejected,
+    RunConflict,
+    Unavailable,
+    UsageError,
+)
+from llmfair.io.files import decode, encode, json_text, read_document, whole, write_whole
+from llmfair.io.net import Client, Reply, ReplyTooLong, Retries, wait
 from llmfair.io.text import count as counted
 from llmfair.nouns import Chat, Completion, Failure, Request, Sampling, Unanswered, drive
 
 if TYPE_CHECKING:
     from llmfair.asking.cache import Cache
+    from llmfair.backends.openai import OpenAI
 
+T = TypeVar("T")
+Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:=+~@-]{1,2000}\Z")]
+"""Which stands in addresses, and on a terminal."""
+ENDPOINT = "/v1/chat/completions"
+MOST_LINES = 50_000
+MOST_BYTES = 200 * 10**6
+ENDED = {"completed", "failed", "expired", "cancelled"}
+RUNNING = {"validating", "in_progress", "finalizing", "cancelling"}
+MOST_PAGES = 500
+"""Of batches that are looked through for one; a list without an end is of no server that is well."""
+SETTLE_SECONDS = 5.0
+"""How long a batch may take to show in the list of all, after its creation was asked for."""
 MOST_ROUNDS = 3
 FIRST_POLL, LONGEST_POLL, GROWTH = 30.0, 300.0, 1.5
 """Seconds between looks at a batch, at first and at most, and by how much they grow."""
 FILE, SCHEMA = "batches.json", 1
 AGAIN = "remove it to ask the questions of open batches again"
+
+
+# Files and batches of a server
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a server tells of a batch; the files are there as far as there are errors and answers."""
+
+    id: Id
+    status: str
+    output_file_id: Id | None = None
+    error_file_id: Id | None = None
+    request_counts: Mapping[str, int | None] | None = None
+    errors: Mapping[str, Any] | None = None
+
+    @property
+    def words(self) -> str:
+        """Status and counts."""
+        counts = self.request_counts or {}
+        total, completed, failed = (counts.get(name) or 0 for name in ("total", "completed", "failed"))
+        if not total:
+            return self.status
+        return f"{self.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
+
+
+def batch_of(body: bytes) -> Batch:
+    """What a server tells of a batch. Raises what is UNPARSEABLE for what is none."""
+    # servers leave what there is none of empty, too: "", [] or null
+    batch = convert({name: value for name, value in decode(body).items() if value}, Batch)
+    if batch.status not in ENDED | RUNNING:
+        raise ValueError(batch.status)
+    return batch
+
+
+def key_of(line: bytes) -> str | None:
+    """The key a line was sent under; None for one that does not say."""
+    try:
+        key = decode(line)["custom_id"]
+    except UNPARSEABLE:
+        return None
+    return key if isinstance(key, str) else None
+
+
+def in_files(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    """Keys and lines in as few files as the server's limits allow, in the order they come."""
+    file: list[tuple[str, bytes]] = []
+    size = 0
+    for key, line in lines:
+        if file and (len(file) >= MOST_LINES or size + len(line) > MOST_BYTES):
+            yield file
+            file, size = [], 0
+        file.append((key, line))
+        size += len(line)
+    if file:
+        yield file
+
+
+class Batches:
+    """Files and batches of one server.
+
+    What fails in passing is tried again `retries` times, less often while the server has never answered; where it asks
+    to wait, `max_wait` seconds at most. `waits(cause, seconds)` hears of each pause. Raises BackendError: MissingKey,
+    Unavailable, Rejected.
+    """
+
+    def __init__(
+        self, backend: OpenAI, retries: int, max_wait: float, waits: Callable[[str, float], None]
+    ) -> None:
+        self.backend, self._waits = backend, waits
+        self.identity, self.name = backend.identity, backend.server
+        self._retries = Retries(retries, max_wait, 0.0)
+
+    @cached_property
+    def _client(self) -> Client:
+        """Made on first use, since a run that has all its answers needs no key. Raises MissingKey."""
+        return self.backend.client()
+
+    def close(self) -> None:
+        if "_client" in vars(self):
+            wait(self._client.close())
+
+    def line(self, request: Request) -> bytes:
+        """A request as a line of a file; its answer comes back under the request's key."""
+        head = f'{{"custom_id":"{request.key}","method":"POST","url":"{ENDPOINT}","body":'
+        return head.encode() + self.backend.body(request) + b"}\n"
+
+    def upload(self, path: Path) -> str:
+        """The id of the server's copy of a file of lines."""
+
+        def send(attempt: int) -> str:
+            reply = self._client.upload(self.backend.address("files"), path, {"purpose": "batch"})
+            return self._read(reply, lambda body: convert(decode(body)["id"], Id))
+
+        return self._retries.persist(send, self._waits)
+
+    def create(self, input_file_id: str, perhaps_made: bool = False) -> Batch:
+        """The one batch over an uploaded file.
+
+        Its creation has no second attempt without a look: where an earlier one may have reached the server, here
+        or before a crash (`perhaps_made`), the batch is first looked for among all.
+        """
+        body = {"input_file_id": input_file_id, "endpoint": ENDPOINT, "completion_window": "24h"}
+
+        def make(attempt: int) -> Batch:
+            batch = self._find(input_file_id) if perhaps_made or attempt else None
+            return batch or self._ask("POST", "batches", batch_of, encode(body))
+
+        return self._retries.persist(make, self._waits)
+
+    def _find(self, input_file_id: str) -> Batch | None:
+        """The batch over a file, if there is one; no second batch is ever made of a file."""
+
+        def page(body: bytes) -> tuple[Batch | None, str]:
+            """The batch if it is here, and what asks for the next page; "" after the last."""
+            document = decode(body)
+            rows = document["data"]
+            for row in rows:
+                if row.get("input_file_id") == input_file_id:
+                    return batch_of(encode(row)), ""
+            return None, f"&after={convert(rows[-1]['id'], Id)}" if rows and document.get("has_more") else ""
+
+        for pause in (0.0, SETTLE_SECONDS):
+            time.sleep(pause)
+            after = ""
+            for _ in range(MOST_PAGES):  # the newest batches come first
+                batch, after = self._ask("GET", f"batches?limit=100{after}", page)
+                if batch is not None:
+                    return batch
+                if not after:
+                    break
+        return None
+
+    def state(self, batch_id: str) -> Batch:
+        """The batch as it is now."""
+        return self._look(f"batches/{batch_id}", batch_of, batch_id)
+
+    def answers(self, batch: Batch, lines: int) -> dict[str, bytes]:
+        """The lines that came back of so many, by key, from both files in whatever order; `read` reads one."""
+
+        def keyed(body: bytes) -> dict[str, bytes]:
+            """What is no file of lines at all must not pass for one without answers."""
+            by_key = {key: line for line in body.split(b"\n") if (key := key_of(line))}
+            if body.strip() and not by_key:
+                raise ValueError("no line has a key")
+            return by_key
+
+        answers: dict[str, bytes] = {}
+        most = lines * self.backend.options.max_reply
+        for file_id in filter(None, (batch.error_file_id, batch.output_file_id)):
+            answers |= self._look(f"files/{file_id}/content", keyed, batch.id, most)
+        return answers
+
+    def read(self, line: bytes, request: Request) -> Completion:
+        """The answer in a line; raises what `complete` does where there is none.
+
+        Transient if it was never asked, or the line cannot be read: the others of its batch are paid for, too.
+        """
+        if len(line) > self.backend.options.max_reply:
+            raise self.backend.too_long()
+        try:
+            row = decode(line)
+            response, error = row.get("response"), row.get("error")
+            if not isinstance(response, dict):
+                code = error.get("code") if isinstance(error, dict) else None
+                why = self.backend.hidden(f"{code or 'no reason given'}")
+                raise Transient(f"{self.name} did not answer it ({why})")
+            status, reply = response.get("status_code") or 200, encode(response.get("body"))
+            if self.backend.adapts(status, reply):
+                raise Transient(f"{self.name} knows the limit on tokens under its other name")
+            return self.backend.read(Reply(status, {}, reply), request)
+        except UNPARSEABLE:
+            raise Transient(f"{self.name} answers it with something else ({nature_of(line)})") from None
+
+    def refusal(self, batch: Batch) -> Rejected:
+        """Why a batch failed as a whole: its first error."""
+        errors = (batch.errors or {}).get("data")
+        first = errors[0] if isinstance(errors, list) and errors else {}
+        where = f" at line {first['line']}" if first.get("line") else ""
+        quote = self.backend.quote(refusal_of(400, encode(first)).words)
+        return Rejected(
+            f"{self.name} refuses {batch.id}{where}{quote}.",
+            "the same command submits it again; less at a time with --max-calls",
+        )
+
+    def _look(self, path: str, read: Callable[[bytes], T], of: str, most: int = 0) -> T:
+        """What `_ask` returns, tried again while its failure may pass."""
+        return self._retries.persist(
+            lambda attempt: self._ask("GET", path, read, of=of, most=most), self._waits
+        )
+
+    def _ask(
+        self, method: str, path: str, read: Callable[[bytes], T], body: bytes | None = None, of: str = "",
+        most: int = 0,
+    ) -> T:  # fmt: skip
+        reply = self._client.ask(method, self.backend.address(path), body, most=most)
+        return self._read(reply, read, of, most)
+
+    def _read(
+        self, asking: Coroutine[Any, Any, Reply], read: Callable[[bytes], T], of: str = "", most: int = 0
+    ) -> T:
+        """What `read` makes of the body of a reply of `most` bytes; `of`: the batch it is about.
+
+        Raises Transient, RateLimited, BackendError.
+        """
+        try:
+            reply = wait(asking)
+        except ReplyTooLong:
+            raise self.backend.too_long(most) from None
+        if reply.status in (404, 405):
+            if of:
+                raise BackendError(
+                    f"{self.name} no longer has {of} or its answers.",
+                    "remove it from batches.json, and the same command submits its questions again",
+                )
+            raise BackendError(
+                f"{self.name} has no Batch API (it answers {reply.status}).",
+                "leave --batch out, or check --base-url, which often ends in /v1",
+            )
+        if not 200 <= reply.status < 300:
+            raise self.backend.failure(refusal_of(reply.status, reply.body), reply.headers)
+        try:
+            return read(reply.body)
+        except UNPARSEABLE:
+            raise Transient(f"{self.name} answers with something else ({nature_of(reply.body)})") from None
 
 
 # What a run has submitted: `batches.json`, and a file of lines for each batch that is not collected. A run in stages
@@ -63,7 +312,7 @@ class Sent:
 
 
 @dataclass
-class _Batches:
+class _Sent:
     """batches.json."""
 
     batches: list[Sent]
@@ -76,24 +325,27 @@ def read_sent(folder: Path) -> list[Sent]:
     if not path.exists():
         return []
     try:
-        batches: list[Sent] = read_document(path, _Batches).batches
+        batches: list[Sent] = read_document(path, _Sent).batches
         return batches
     except UsageError as damaged:
         raise RunConflict(damaged.message, AGAIN) from None
 
 
+def open_of(sent: Iterable[Sent], journal: Path) -> list[Sent]:
+    """What was uploaded for a journal and is not collected."""
+    return [batch for batch in sent if batch.answers is None and batch.journal == journal.name]
+
+
 def refuse_open(journal: Path) -> None:
     """Raises RunConflict where a journal has open batches: what they answer would be asked, and paid, twice."""
-    if open_of(read_sent(journal.parent), journal.name):
+    if open_of(read_sent(journal.parent), journal):
         raise RunConflict(
             f"{journal.parent} has batches that are not collected.",
             f"add --batch to collect them, or remove {FILE} to ask their questions again",
         )
 
 
-def open_of(sent: list[Sent], journal: str) -> list[Sent]:
-    """What was uploaded for a journal and is not collected."""
-    return [batch for batch in sent if batch.answers is None and batch.journal == journal]
+# Asking
 
 
 def dispatch_batch(
@@ -151,11 +403,11 @@ class _Asking:
     def __post_init__(self) -> None:
         self.folder = self.journal.path.parent
         self.sent = read_sent(self.folder)
-        self.keys = dict[str, set[str]]()
+        self.keys = dict[str, set[str]]()  # of the lines of each open batch
         for batch in self.open:
             path, keys = self.folder / batch.file, set[str]()
             with suppress(OSError), path.open("rb") as file:
-                keys = {key for line in file if (key := self.server.key_of(line))}
+                keys = {key for line in file if (key := key_of(line))}
             if len(keys) != batch.lines:
                 raise RunConflict(
                     f"{path} does not hold the {batch.lines:,} lines of {batch.batch_id or batch.input_file_id}.",
@@ -170,10 +422,10 @@ class _Asking:
 
     @property
     def open(self) -> list[Sent]:
-        return open_of(self.sent, self.journal.path.name)
+        return open_of(self.sent, self.journal.path)
 
     def _save(self) -> None:
-        write_whole(self.folder / FILE, [json_text(_Batches(self.sent))])
+        write_whole(self.folder / FILE, [json_text(_Sent(self.sent))])
 
     def fill(self) -> None:
         """Submits and collects until every question has an answer or a failure.
@@ -203,8 +455,6 @@ class _Asking:
             raise
         finally:
             self.server.close()
-
-    # Questions
 
     def questions(self, program: Program) -> tuple[set[str], list[Request]]:
         """The keys of what a program is given, and what its first step that lacks an answer asks: [] at its end."""
@@ -239,40 +489,31 @@ class _Asking:
                     seen.add(request.key)
                     yield request
 
-    # Submitting
-
     def _submit(self) -> bool:
         """Submits what has neither answer nor batch; returns whether the budget of lines kept some back."""
-        open_keys = set[str]().union(*self.keys.values())
-        waiting = (
-            request
-            for request in self._pending()
-            if request.key not in self.failed and request.key not in open_keys
-        )
+        not_asked = self.failed.keys() | set[str]().union(*self.keys.values())
+        waiting = (request for request in self._pending() if request.key not in not_asked)
         most = self.limits.max_calls
         left = None if most is None else max(0, most - self.progress.calls)
         chosen = islice(waiting, left)
-        for lines in self.server.files((request.key, self.server.line(request)) for request in chosen):
-            self._send(lines)
+        for lines in in_files((request.key, self.server.line(request)) for request in chosen):
+            # under a name that no file has, whatever somebody took off the list
+            paths = (self.folder / f"batch-{number}.jsonl" for number in count(len(self.sent) + 1))
+            path = next(path for path in paths if not path.exists())
+            with whole(path) as file:
+                file.writelines(line for _, line in lines)
+            try:
+                input_file_id = self.server.upload(path)
+            except BaseException:
+                path.unlink()  # it is not noted, so no other run would use it
+                raise
+            batch = Sent(path.name, len(lines), input_file_id, journal=self.journal.path.name)
+            self.sent.append(batch)
+            self.keys[batch.file] = {key for key, _ in lines}
+            self._save()
+            self.rounds.update(self.keys[batch.file])
+            self._create(batch)
         return left is not None and next(waiting, None) is not None
-
-    def _send(self, lines: list[tuple[str, bytes]]) -> None:
-        """Submits a file of lines, under a name that no file has, whatever somebody took off the list."""
-        paths = (self.folder / f"batch-{number}.jsonl" for number in count(len(self.sent) + 1))
-        path = next(path for path in paths if not path.exists())
-        with whole(path) as file:
-            file.writelines(line for _, line in lines)
-        try:
-            input_file_id = self.server.upload(path)
-        except BaseException:
-            path.unlink()  # it is not noted, so no other run would use it
-            raise
-        batch = Sent(path.name, len(lines), input_file_id, journal=self.journal.path.name)
-        self.sent.append(batch)
-        self.keys[batch.file] = {key for key, _ in lines}
-        self._save()
-        self.rounds.update(self.keys[batch.file])
-        self._create(batch)
 
     def _create(self, batch: Sent, perhaps_made: bool = False) -> None:
         submitted = self.server.create(batch.input_file_id, perhaps_made)
@@ -287,12 +528,10 @@ class _Asking:
             "running, and the same command collects."
         )
 
-    # Collecting
-
     def _collect(self) -> None:
         """Waits until at least one batch has ended, and files its answers."""
         words: dict[str, str] = {}
-        wait, heard, ended = FIRST_POLL, time.monotonic(), False
+        pause, heard, ended = FIRST_POLL, time.monotonic(), False
         while True:
             for batch in self.open:
                 try:
@@ -308,13 +547,13 @@ class _Asking:
                 if batch.status != now.status:
                     batch.status = now.status
                     self._save()
-                if now.ended:
+                if now.status in ENDED:
                     self._read(batch, now)
                     ended = True
             if ended:
                 return
-            time.sleep(wait)
-            wait = min(wait * GROWTH, LONGEST_POLL)
+            time.sleep(pause)
+            pause = min(pause * GROWTH, LONGEST_POLL)
 
     def _read(self, batch: Sent, ended: Batch) -> None:
         """Files the answers of a batch that ended. Raises what makes it useless to go on."""

@@ -11,16 +11,14 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import fields
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from msgspec import convert
-
+from llmfair.asking.journal import COMPLETION_FIELDS, completion_of
 from llmfair.errors import LlmfairError
 from llmfair.io import files
 from llmfair.io.files import decode, encode
@@ -73,7 +71,10 @@ class Cache:
         except UNUSABLE as error:
             self._fail(error)
             return None
-        return None if row is None else _completion(row[0])
+        try:
+            return None if row is None else completion_of(decode(row[0]))
+        except (ValueError, TypeError, AttributeError):  # it holds none, and is asked again
+            return None
 
     def put(self, key: str, completion: Completion) -> None:
         """Takes an answer that came to its end, to be written soon; any other is not for other runs."""
@@ -99,7 +100,7 @@ class Cache:
         rows = []
         for _ in range(len(self._offered)):
             key, completion = self._offered.popleft()
-            answer = {item.name: getattr(completion, item.name) for item in fields(completion)}
+            answer = {name: getattr(completion, name) for name in COMPLETION_FIELDS}
             rows.append((key, self.model, _stamp(), encode(answer).decode()))
         try:
             with closing(_open(self.path)) as database:
@@ -118,17 +119,27 @@ class Cache:
             )
 
 
+@contextmanager
+def _looked_into(path: Path) -> Iterator[sqlite3.Connection]:
+    """The cache, for a command about it. Raises LlmfairError where it cannot be used."""
+    try:
+        with closing(_open(path)) as database:
+            yield database
+    except UNUSABLE as error:
+        raise LlmfairError(
+            f"the answer cache {path} cannot be used: {_reason(error)}.",
+            f"repeat when no other process uses it, or name another folder with LLMFAIR_CACHE_DIR; {REMOVES}",
+        ) from error
+
+
 def facts(path: Path) -> dict[str, Any]:
     """Entries, size in bytes, and each model's entries with the times of the first and last. Raises LlmfairError."""
     rows: list[tuple[str, int, str, str]] = []
     if path.is_file():
-        try:
-            with closing(_open(path)) as database:
-                rows = database.execute(
-                    "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY 1 ORDER BY 1"
-                ).fetchall()
-        except UNUSABLE as error:
-            raise _unusable(path, error) from None
+        with _looked_into(path) as database:
+            rows = database.execute(
+                "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY 1 ORDER BY 1"
+            ).fetchall()
     names = ("model", "entries", "oldest", "newest")
     return {
         "path": str(path),
@@ -150,21 +161,22 @@ def count(
         return 0
     chosen = {"model": model, "before": None if before is None else _stamp(before)}
     try:
-        with closing(_open(path)) as database:
+        with _looked_into(path) as database:
             (number,) = database.execute(f"SELECT count(*) FROM answers {CHOSEN}", chosen).fetchone()
             if remove:
                 number = database.execute(f"DELETE FROM answers {CHOSEN}", chosen).rowcount
                 database.execute("VACUUM")
                 database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return int(number)
-    except UNUSABLE as error:
+    except LlmfairError as error:
         # what is locked or full is another's fault, not the file's; a table of others is
-        damaged = not isinstance(error, OSError | sqlite3.OperationalError) or "no such column" in str(error)
+        cause = error.__cause__
+        damaged = not isinstance(cause, OSError | sqlite3.OperationalError) or "no such column" in str(cause)
         if damaged and model is None and before is None:
             for part in _parts(path) if remove else ():
                 part.unlink(missing_ok=True)
             return None
-        raise _unusable(path, error) from None
+        raise
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -190,19 +202,6 @@ def _open(path: Path) -> sqlite3.Connection:
         time.sleep(0.02)
 
 
-def _completion(value: str) -> Completion | None:
-    """The answer a row holds; None for one that is none, so that it is asked again."""
-    try:
-        row = decode(value)
-        if row["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
-            row["logprobs"] = {
-                label: number for label, number in row["logprobs"].items() if number is not None
-            }
-        return convert(row, Completion)
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None
-
-
 def _stamp(at: datetime | None = None) -> str:
     """A time whose alphabetical order is that of time."""
     return (at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="milliseconds")
@@ -215,10 +214,3 @@ def _parts(path: Path) -> list[Path]:
 
 def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-def _unusable(path: Path, error: Exception) -> LlmfairError:
-    return LlmfairError(
-        f"the answer cache {path} cannot be used: {_reason(error)}.",
-        f"repeat when no other process uses it, or name another folder with LLMFAIR_CACHE_DIR; {REMOVES}",
-    )

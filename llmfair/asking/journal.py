@@ -15,9 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -125,7 +125,7 @@ def chat_sampling(chat: Chat, sampling: Sampling) -> Sampling:
 
 
 Tokens = Annotated[int, Meta(ge=0, le=1 << 53)]
-COMPLETION_FIELDS = tuple(item.name for item in fields(Completion) if item.name not in ("text", "finish"))
+COMPLETION_FIELDS = tuple(item.name for item in fields(Completion))
 
 
 @dataclass(frozen=True)
@@ -169,48 +169,35 @@ def not_begun_by(line: bytes, identity: str) -> str:
     return "" if other == identity else f"holds answers of '{other}', not of '{identity}'"
 
 
-def row_of(line: bytes) -> dict[str, Any] | None:
-    """One line, or None for what is neither an answer nor a failure."""
-    try:
-        row = decode(line)
-        convert(row, AnswerLine if isinstance(row, dict) and "key" in row else FailureLine)
-    except (ValueError, RecursionError):
-        return None
-    answer: dict[str, Any] = row
-    return answer
-
-
-def read_rows(path: Path, damaged: list[int] | None = None) -> Iterator[dict[str, Any]]:
-    """The answers and failures of a journal in the order they were written.
-
-    Lines that are neither are left out, and their numbers added to `damaged`.
-    """
-    with files.opened(path) as file:
-        for number, _, line in islice(_lines(file), 1, None):
-            row = row_of(line)
-            if row is not None:
-                yield row
-            elif damaged is not None:
-                damaged.append(number)
-
-
-def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """The number, the place and the text of each line, its end included."""
+def _lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes, dict[str, Any] | None]]:
+    """The number, the place and the text of each line, and its row where it is an answer or a failure."""
     offset = 0
     for number, line in enumerate(files.pieces(file), start=1):
-        yield number, offset, line
+        row = None
+        if number > 1:  # the first says whose the journal is
+            with suppress(ValueError, RecursionError):
+                document = decode(line)
+                is_answer = isinstance(document, dict) and "key" in document
+                convert(document, AnswerLine if is_answer else FailureLine)
+                row = document
+        yield number, offset, line, row
         offset += len(line)
 
 
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The answers and failures of a journal in the order they were written; lines that are neither are left out."""
+    with files.opened(path) as file:
+        yield from (row for *_, row in _lines(file) if row is not None)
+
+
 def completion_of(row: Mapping[str, Any]) -> Completion:
-    """The completion a journal row holds."""
-    values: dict[str, Any] = {name: row.get(name) for name in COMPLETION_FIELDS}
-    values["seconds"] = values["seconds"] or 0.0
-    if logprobs := values["logprobs"]:  # −∞ is null in JSON, and no more than a label that is absent
+    """The completion that a row of a journal, or of the shared cache, holds. Raises ValueError for one without."""
+    values = {name: row[name] for name in COMPLETION_FIELDS if row.get(name) is not None}
+    if logprobs := values.get("logprobs"):  # −∞ is null in JSON, and no more than a label that is absent
         values["logprobs"] = {
             label: value for label, value in logprobs.items() if value is not None and isfinite(value)
         }
-    return Completion(row["text"], Finish(row["finish"]), **values)
+    return convert(values, Completion)
 
 
 class JournalAnswers:
@@ -225,8 +212,7 @@ class JournalAnswers:
         self._offsets: dict[int, int] = {}
         with files.opened(path) as file:
             self._file = os.dup(file.fileno())
-            for _, offset, line in islice(_lines(file), 1, None):
-                row = row_of(line)
+            for _, offset, _, row in _lines(file):
                 if row is not None and "key" in row:
                     self._offsets.setdefault(_digest(row["key"]), offset)
 
@@ -259,10 +245,9 @@ class Unwritable(LlmfairError):
 class Journal(JournalAnswers):
     """The journal of one run: appends answers, and finds those of earlier invocations by key.
 
-    Lines that do not parse (torn by a crash) are skipped, their
-    numbers kept in `skipped`; the answers they held are asked again. Raises RunConflict when the file belongs to
-    another run or is not a journal at all. `shared` counts the answers that came from other runs, `servers`
-    those of each of several servers.
+    Lines that do not parse (torn by a crash) are skipped, their numbers kept in `skipped`; the answers they held are
+    asked again. Raises RunConflict when the file belongs to another run or is not a journal at all. `shared` counts the
+    answers that came from other runs, `servers` those of each of several servers.
     """
 
     def __init__(self, path: Path, run: str, identity: str) -> None:
@@ -282,10 +267,31 @@ class Journal(JournalAnswers):
             hint = "choose another --output folder, or remove it"
             raise RunConflict(f"{path}: cannot be opened: {error.strerror}.", hint) from None
         self._size = os.fstat(self._file).st_size
-        if self._size:
-            self._load(identity)
-        else:
+        if not self._size:
             self._write(encode({"journal": FORMAT, "run": run, "identity": identity}))
+            return
+        line = b""
+        with path.open("rb") as file:
+            for number, offset, line, row in _lines(file):
+                if number == 1 and (wrong := not_begun_by(line, identity)):
+                    raise RunConflict(
+                        f"{path}:1: {wrong}.",
+                        "choose another --output folder, or --fresh to set this journal aside",
+                    )
+                if row is None and number > 1:
+                    self.skipped.append(number)
+                elif row is not None and "key" in row:
+                    self._note(row, offset)
+        if not line.endswith(b"\n"):  # a torn write
+            self._write(b"")
+
+    def _note(self, row: Mapping[str, Any], offset: int) -> None:
+        """Notes where the first answer to a request stands, and where it came from."""
+        if self._offsets.setdefault(_digest(row["key"]), offset) != offset:
+            return
+        self.shared += row.get("source") == SHARED
+        if server := row.get("server"):
+            self.servers[server] += 1
 
     def put(
         self,
@@ -305,17 +311,13 @@ class Journal(JournalAnswers):
             "probe": request.probe_id,
             "draw": chat.draw,
             "about": chat.about,
-            "text": completion.text,
-            "finish": completion.finish,
             **{name: getattr(completion, name) for name in COMPLETION_FIELDS},
             "source": source,
             "attempts": attempts,
             "at": datetime.now(UTC),
             **({"server": server} if server else {}),
         }
-        offset = self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said))
-        self._offsets.setdefault(_digest(request.key), offset)
-        self._count(row)
+        self._note(row, self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said)))
         self._sync_when_due()
 
     def put_failure(self, failure: Failure) -> None:
@@ -332,12 +334,6 @@ class Journal(JournalAnswers):
             self._disk.shutdown()
             os.close(self._file)
             self._file = -1  # the number may soon belong to another file
-
-    def _count(self, row: Mapping[str, Any]) -> None:
-        """Notes where an answer came from."""
-        self.shared += row.get("source") == SHARED
-        if server := row.get("server"):
-            self.servers[server] += 1
 
     def _write(self, line: bytes) -> int:
         offset = self._size
@@ -387,21 +383,3 @@ class Journal(JournalAnswers):
         return Unwritable(
             f"cannot write {self.path}: {error.strerror}.", "what is written is kept; make room and repeat"
         )
-
-    def _load(self, identity: str) -> None:
-        line = b""
-        with self.path.open("rb") as file:
-            for number, offset, line in _lines(file):
-                row = row_of(line) if number > 1 else None
-                if number == 1 and (wrong := not_begun_by(line, identity)):
-                    raise RunConflict(
-                        f"{self.path}:1: {wrong}.",
-                        "choose another --output folder, or --fresh to set this journal aside",
-                    )
-                if number > 1 and row is None:
-                    self.skipped.append(number)
-                elif row is not None and "key" in row and _digest(row["key"]) not in self._offsets:
-                    self._offsets[_digest(row["key"])] = offset
-                    self._count(row)
-        if not line.endswith(b"\n"):  # a torn write
-            self._write(b"")

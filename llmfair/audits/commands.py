@@ -12,7 +12,7 @@ from typing import Any
 
 from llmfair import registry
 from llmfair.audits.subject import Subject
-from llmfair.backends.given import PREFIX as GIVEN
+from llmfair.backends.python import GIVEN
 from llmfair.errors import UsageError
 from llmfair.prompts import wordings
 from llmfair.rundir import Manifest, RunDir

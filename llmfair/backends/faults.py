@@ -35,6 +35,12 @@ class Fault(StrEnum):
     REFUSED = auto()  # this request, for what is not known
 
 
+UNPARSEABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading a reply raises that is torn, very deep, or of some other form."""
+LIMITS = {"max_tokens", "max_completion_tokens"}
+"""The names of the limit on an answer's tokens."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A reply without an answer. `words` are the server's on one line, `text` its codes, types and words together.

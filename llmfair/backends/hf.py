@@ -10,8 +10,8 @@ from typing import Any
 
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions, require_room
-from llmfair.backends.chat_completions import finish_of
 from llmfair.backends.local import ChatTemplate, InProcess, LocalModel, grammar_of, label_answers, load_model
+from llmfair.backends.openai import finish_of
 from llmfair.checkpoints import (
     Checkpoint,
     Place,

@@ -13,18 +13,17 @@ import json
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from llmfair.backends.base import BackendOptions, fold_system
-from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read
+from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read, loading
 from llmfair.control_tokens import without_control_tokens
-from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, line_of
-from llmfair.io import files
+from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError
 from llmfair.nouns import Completion, Expects, Labels, Message, Permutation
 
 if TYPE_CHECKING:
@@ -259,7 +258,6 @@ class Drawing:
 
 FEWEST_ROWS, FEWEST_SHARED = 4, 16
 """From so many prompts and common tokens on it pays to read what prompts begin with once."""
-SMALLER = "use a smaller --backend-arg batch_tokens, --backend-arg dtype=bfloat16, or a smaller model"
 
 
 @dataclass(frozen=True)
@@ -490,7 +488,6 @@ class LocalModel:
         return self.model.disable_adapter() if hasattr(self.model, "disable_adapter") else nullcontext()
 
 
-@files.usual()
 def load_model(
     checkpoint: Checkpoint, place: Place, options: BackendOptions, attention: str, **more: Any
 ) -> LocalModel:
@@ -505,12 +502,12 @@ def load_model(
     transformers.utils.logging.disable_progress_bar()
     causal = not checkpoint.encoder_decoder
     kind = transformers.AutoModelForCausalLM if causal else transformers.AutoModelForSeq2SeqLM
-    revision = {"revision": checkpoint.revision} if checkpoint.revision else {}
     where = {} if place.device == "cpu" else {"device_map": place.device}
     settings = {"dtype": getattr(torch, place.dtype), "attn_implementation": attention, **more}
-    with _said(checkpoint.name, place):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint.source, **revision)
-        model = kind.from_pretrained(checkpoint.source, **settings, **revision, **where)
+    source, revision = checkpoint.source, checkpoint.revision
+    with loading(checkpoint.name, place.device):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, revision=revision)
+        model = kind.from_pretrained(source, revision=revision, **settings, **where)
     # Only where an answer starts and ends is taken from it: `generate` would add a checkpoint's penalties to ours.
     config = model.generation_config
     model.generation_config = transformers.GenerationConfig(
@@ -522,23 +519,10 @@ def load_model(
             from peft import PeftModel
         except ImportError:
             raise MissingExtra("adapters need peft.", INSTALL) from None
-        with _said(f"the adapter {options.adapter}", place), warnings.catch_warnings():
+        with loading(f"the adapter {options.adapter}", place.device), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft's own use
             model = PeftModel.from_pretrained(model, str(options.adapter))
     return LocalModel(model.eval(), tokenizer, template, checkpoint, place)
-
-
-@contextmanager
-def _said(what: str, place: Place) -> Iterator[None]:
-    """Loading failures in one sentence."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise BackendError(f"{what} does not fit the memory of {place.device}.", SMALLER) from None
-    except Exception as error:  # each library has its own for files that are missing or broken
-        raise BackendError(f"{what} cannot be loaded: {line_of(error)}.", "-v shows where") from error
 
 
 J = TypeVar("J")

@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.local import InProcess
-from llmfair.checkpoints import Checkpoint, device_of, dtype_of, find_checkpoint, require_local, tokenizer_of
+from llmfair.checkpoints import (
+    Checkpoint,
+    device_of,
+    dtype_of,
+    find_checkpoint,
+    loading,
+    require_local,
+    tokenizer_of,
+)
 from llmfair.control_tokens import without_control_tokens
-from llmfair.errors import BackendError, UsageError, line_of
-from llmfair.io import files
+from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Completion, Finish, Labels, Request
 from llmfair.registry import register
 
@@ -73,27 +80,19 @@ class Nli(InProcess[Mapping[str, list[int]]]):
 
     # On the model's thread
 
-    @files.usual()
     def _load(self) -> None:
         import torch
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
         self._tokenizer = tokenizer_of(self.checkpoint)
-        where = {"revision": self.checkpoint.revision} if self.checkpoint.revision else {}
-        try:
-            model = transformers.AutoModelForSequenceClassification.from_pretrained(
-                self.checkpoint.source, dtype=getattr(torch, self.dtype), **where
-            )
-            model = model.eval().to(device_of()[0])
-        except Exception as error:  # each library has its own for files that are missing or broken
-            raise BackendError(
-                f"{self.checkpoint.name} cannot be loaded as a classifier: {line_of(error)}.",
-                "-v shows where",
-            ) from error
-        self._model, self._tokenizer.padding_side = model, "right"
-        context = self.checkpoint.context or TOKENS
-        self._tokens = min(TOKENS, self._tokenizer.model_max_length, context)
+        self._tokenizer.padding_side = "right"
+        self._tokens = min(TOKENS, self._tokenizer.model_max_length, self.checkpoint.context or TOKENS)
+        source, revision, device = self.checkpoint.source, self.checkpoint.revision, device_of()[0]
+        with loading(self.checkpoint.name, device):
+            kind = transformers.AutoModelForSequenceClassification
+            model = kind.from_pretrained(source, revision=revision, dtype=getattr(torch, self.dtype))
+            self._model = model.eval().to(device)
 
     def _run(self, batch: Sequence[Mapping[str, list[int]]]) -> list[Completion]:
         import torch

@@ -1,4 +1,4 @@
-"""OpenAI and every server that speaks its chat completions: one POST a question.
+"""OpenAI and every server that speaks its chat completions: one POST a question, and what its reply says.
 
 Key, URL and headers come from the variables that the openai package reads. The package itself is not used: its import
 takes longer than all else before the first question, and a request through it ten times the CPU time (`backends.md` 5).
@@ -7,23 +7,177 @@ What is wrong with a reply is told by `faults.py`.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from typing import Any
 
 from llmfair.backends.base import BackendOptions, Transient, fold_system
-from llmfair.backends.chat_completions import LIMITS, encode_body, read_completion
-from llmfair.backends.faults import unknown_field
-from llmfair.backends.server import Server
+from llmfair.backends.faults import BLOCKED, LIMITS, UNPARSEABLE, unknown_field
+from llmfair.backends.local import permutation_grammar
+from llmfair.backends.server import Server, count, table, without_nulls
+from llmfair.control_tokens import answer_of
 from llmfair.errors import Rejected, UsageError, warn
-from llmfair.io.files import decode
+from llmfair.io.files import decode, encode
 from llmfair.io.net import KEY_VARIABLE, OPENAI_HOST
-from llmfair.nouns import Completion, Request
+from llmfair.nouns import Completion, Expects, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from llmfair.registry import register
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
 
 _NAMED = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
 _BROKEN_OFF = {"error", "abort"}
+
+
+FREE = Text()
+ALTERNATIVES = 20  # the most that chat completions send
+_LENGTH = {"length", "max_tokens", "max_output_tokens", "model_length"}
+_VERSION = re.compile(r"([-@:](preview|exp|v?\d{1,8}(\.\d+)*|v\d\S*))*")
+_SPACES = str.maketrans("▁ĠĊĉč", "  \n\t\r")
+"""White space as vocabularies spell it: SentencePiece, and BPE of bytes."""
+
+
+def encode_body(
+    model: str,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    limit_name: str = "max_tokens",
+    expects: Expects = FREE,
+) -> bytes:
+    """The body of a chat completion request, as JSON in UTF-8; `limit_name` names the token limit."""
+    body: dict[str, Any] = {
+        "model": model,
+        "temperature": sampling.temperature,
+        limit_name: sampling.max_tokens,
+        "seed": sampling.seed,
+    }
+    if sampling.top_p is not None:
+        body["top_p"] = sampling.top_p
+    if sampling.stop:
+        body["stop"] = sampling.stop
+    if sampling.margins:
+        body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
+    if sampling.constrain:
+        body["structured_outputs"] = structured(expects)
+    if LIMITS & sampling.extra.keys():  # under whichever name
+        del body[limit_name]
+    body = without_nulls({**body, **sampling.extra})
+    body["messages"] = [{"role": role, "content": content} for role, content in messages]
+    return encode(body)
+
+
+def structured(expects: Expects) -> dict[str, Any]:
+    """vLLM's field for an answer of this shape only. Raises UsageError for a window too large for a grammar."""
+    match expects:
+        case Permutation(n, best):
+            return {"grammar": permutation_grammar(n, best)}
+        case Labels(labels):
+            return {"choice": list(labels)}
+        case _:
+            raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
+
+
+def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, float] | None:
+    """Log-probability of each label as the first token, with and without spaces around; None where none are sent.
+
+    A label outside the alternatives that were sent is absent, and so is one whose log-probability is no number or
+    stands for −∞, as -9999 does; all are where the label that is the answer has none, since the others' say nothing
+    then. Raises ValueError where none of them is a number.
+    """
+    tokens = (choice.get("logprobs") or {}).get("content")
+    if not tokens:
+        return None
+    alternatives = tokens[0].get("top_logprobs") or [tokens[0]]
+    rows = [*dict.fromkeys((row["token"], row["logprob"]) for row in alternatives)]
+    numbers = [(token, float(value)) for token, value in rows if type(value) in (int, float)]
+    if not numbers:
+        raise ValueError("no log-probability is a number")
+    answer = _content(table(choice.get("message")).get("content")).strip()
+    if answer in labels and answer in {_label(token) for token, value in rows if value is None}:
+        return {}
+    spellings: dict[str, list[float]] = {}
+    for token, value in numbers:
+        if (label := _label(token)) in labels and math.isfinite(value) and math.exp(min(value, 0.0)):
+            spellings.setdefault(label, []).append(value)
+    return {
+        label: max(values) + math.log(math.fsum(math.exp(value - max(values)) for value in values))
+        for label, values in spellings.items()
+    }
+
+
+def _label(token: object) -> str:
+    return token.translate(_SPACES).strip() if isinstance(token, str) else ""
+
+
+def read_completion(
+    document: Mapping[str, Any], expects: Expects, seconds: float = 0.0, margins: bool = False
+) -> Completion:
+    """The first choice of a chat completion; what is beside it counts where it is what it should be.
+
+    Raises what is UNPARSEABLE without one, and for log-probabilities that are none where `margins` reads them.
+    """
+    choice = document["choices"][0]
+    reason = _text(choice.get("finish_reason"))
+    message = table(choice.get("message")) if BLOCKED.search(reason or "") else choice["message"]
+    labels = expects.labels if isinstance(expects, Labels) else ()
+    text = _content(message.get("content"))
+    refusal = _text(message.get("refusal")) or ""
+    usage = table(document.get("usage"))
+    logprobs = None
+    with nullcontext() if margins else suppress(*UNPARSEABLE):
+        logprobs = label_logprobs(choice, labels)
+    return Completion(
+        text=text or refusal,
+        finish=Finish.REFUSED if refusal else finish_of(reason, text, expects),
+        prompt_tokens=count(usage.get("prompt_tokens")),
+        completion_tokens=count(usage.get("completion_tokens")),
+        reasoning_tokens=count(table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        cached_tokens=count(table(usage.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning=_text(message.get("reasoning")) or _text(message.get("reasoning_content")),
+        logprobs=logprobs,
+        model=_text(document.get("model")),
+        fingerprint=_text(document.get("system_fingerprint")),
+        seconds=seconds,
+    )
+
+
+def _content(value: object) -> str:
+    """The text of a message: itself, or its parts joined; what is neither holds none."""
+    parts = value if isinstance(value, list) else [value]
+    return "".join(_text(part.get("text") if isinstance(part, dict) else part) or "" for part in parts)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
+    """How an answer ended (`backends.md` 4). A reason that is not known is one of the many words for stop."""
+    reason = (reason or "").lower()
+    if BLOCKED.search(reason):
+        return Finish.FILTERED
+    if not text.strip():  # at the limit it is thoughts that took all of it
+        return Finish.LENGTH if reason in _LENGTH else Finish.EMPTY
+    if answer_of(text) is None:
+        return Finish.UNFINISHED_THINKING
+    # A constrained label can fill the limit and be whole.
+    is_label = isinstance(expects, Labels) and text.strip() in expects.labels
+    return Finish.LENGTH if reason in _LENGTH and not is_label else Finish.STOP
+
+
+def is_alias(wanted: str, named: str) -> bool:
+    """Whether a reply may name the model that was asked so: without its owner or tag, or with a date or version."""
+    short = [
+        re.sub(r"^.*/|([-:](latest|free|beta))+$|\.gguf$", "", name.strip().lower())
+        for name in (wanted, named)
+    ]
+    first, second = sorted(short, key=len)
+    return second.startswith(first) and _VERSION.fullmatch(second[len(first) :]) is not None
+
+
+# A model on a server
 
 
 @register("backend", "openai")

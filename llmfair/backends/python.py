@@ -1,12 +1,14 @@
-"""`python:MODULE:FUNCTION`: a ranker in the user's own code, `fn(query, documents)`, plain or async.
+"""Models and rankers in the user's own code.
 
-An object with `rerank` or `rank` is taken as it is (sentence-transformers, the package rerankers). Plain ones run in
-threads, so that a slow one holds up no other list.
+`python:MODULE:FUNCTION` is a ranker `fn(query, documents)`, plain or async; an object with `rerank` or `rank` is taken
+as it is (sentence-transformers, the package rerankers). Plain ones run in threads, so that a slow one holds up no other
+list. From Python a model can be any object with `async complete(request)`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import sys
 import time
@@ -14,36 +16,93 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import cached_property, partial
-from inspect import isawaitable, isclass, iscoroutinefunction
+from inspect import getsource, isawaitable, isclass, iscoroutinefunction, isfunction, ismethod
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from llmfair import registry
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.given import PREFIX as GIVEN
-from llmfair.backends.given import source_of
 from llmfair.checkpoints import Checkpoint, find_checkpoint, require_local
 from llmfair.errors import BackendError, LlmfairError, Rejected, UsageError, line_of
 from llmfair.io import files
-from llmfair.io.files import encode
 from llmfair.io.text import aside
 from llmfair.nouns import Completion, Finish, Request, Scores
 from llmfair.registry import register
 
-# Lists and their scores: what a request for them shows, and how a ranker's own result becomes an answer.
-
-
 F = TypeVar("F")
 
+GIVEN: Final = "object"
+"""Before an object's name, where a spec has the name of a backend: `object:NAME`."""
 SCORES: Final = "scores"
 """The capability of a backend that scores lists, and the strategy that asks it."""
 FORMS = "return a score for each document, the documents themselves best first, or rows of index and score"
+METHODS = ("rerank", "rank")
+FUNCTION_WORKERS, ASYNC_WORKERS = 8, 64
 _SCORERS: set[Any] = set()
 _INDEX = ("index", "corpus_id", "doc_id")
 _SCORE = ("relevance_score", "score")
+
+
+def source_of(*things: Any) -> str:
+    """A space and 12 hex of SHA-256 over the source of functions, or of the classes of objects; "" without any."""
+    written = []
+    for thing in things:
+        try:
+            written.append(getsource(thing if isfunction(thing) or ismethod(thing) else type(thing)))
+        except (OSError, TypeError):  # of a class in a notebook its method can still be read
+            continue
+    return f" {hashlib.sha256(repr(written).encode()).hexdigest()[:12]}" if written else ""
+
+
+class CallerModel:
+    """The caller's object as a Backend. Its `name` goes into the run folder's name and, without an `identity`, into
+    every key, together with a digest of its source: edited, it is another model.
+
+    `complete` returns a Completion, or just the text of an answer that came to its end. `open` and `close`,
+    `identity`, `capabilities`, `max_workers` and `reads_about` are taken where the object has them. All of it is
+    awaited on dispatch's own loop, not on the caller's.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """Raises UsageError for an object without `complete` or `name`."""
+        kind, name = type(model).__name__, getattr(model, "name", None)
+        if not (callable(getattr(model, "complete", None)) and isinstance(name, str) and name):
+            raise UsageError(
+                f"an object of class {kind} is no model: it lacks async complete(request), or a name.",
+                "a model is a text such as 'openai:gpt-4o-mini', or an object with both",
+            )
+        self.model = model
+        self.spec = f"{GIVEN}:{name}"
+        self.identity: str = getattr(model, "identity", f"{GIVEN} {name}{source_of(model, model.complete)}")
+        self.capabilities: frozenset[str] = frozenset(getattr(model, "capabilities", ()))
+        self.max_workers: int = getattr(model, "max_workers", 16)
+        self.reads_about: bool = getattr(model, "reads_about", False)
+
+    async def open(self) -> None:
+        if hasattr(self.model, "open"):
+            await self.model.open()
+
+    async def complete(self, request: Request) -> Completion:
+        """The object's answer. Raises UsageError, which ends the run, where it is no answer."""
+        coroutine = self.model.complete(request)
+        answer = await coroutine if isawaitable(coroutine) else None
+        if isinstance(answer, str):
+            return Completion(answer, Finish.STOP if answer else Finish.EMPTY)
+        if not isinstance(answer, Completion):
+            raise UsageError(
+                f"complete of {self.spec} is no async function that returns a text or an llmfair.Completion.",
+                "async def complete(self, request): return llmfair.Completion(text, llmfair.Finish.STOP)",
+            )
+        return answer
+
+    async def close(self) -> None:
+        if hasattr(self.model, "close"):
+            await self.model.close()
+
+
+# Lists and their scores: what a request for them shows, and how a ranker's own result becomes an answer.
 
 
 def scores_lists(factory: F) -> F:
@@ -70,11 +129,10 @@ def answer(
     scores: Iterable[tuple[int, float | None]], tokens: int | None = None, seconds: float = 0.0
 ) -> Completion:
     """Places and scores as an answer, as they came; a score that is no number is null."""
-    pairs = [
-        [place, score if score is not None and math.isfinite(score) else None] for place, score in scores
-    ]
-    finish = Finish.STOP if pairs else Finish.EMPTY
-    return Completion(encode(pairs).decode() if pairs else "", finish, tokens, seconds=seconds)
+    pairs = [(place, None if score is None or not math.isfinite(score) else score) for place, score in scores]
+    if not pairs:
+        return Completion("", Finish.EMPTY, tokens, seconds=seconds)
+    return Completion(files.encode(pairs).decode(), Finish.STOP, tokens, seconds=seconds)
 
 
 def rows_of(rows: Iterable[Any]) -> Iterator[tuple[int, float | None]]:
@@ -90,6 +148,14 @@ def rows_of(rows: Iterable[Any]) -> Iterator[tuple[int, float | None]]:
             raise ValueError(row)
         score = _field(row, _SCORE)
         yield place, float(score) if isinstance(score, int | float) and not isinstance(score, bool) else None
+
+
+def _field(row: Any, names: Sequence[str]) -> Any:
+    for name in names:
+        value = row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
+        if value is not None:
+            return value.item() if hasattr(value, "item") else value
+    return None
 
 
 def scores_of(result: Any, documents: Sequence[str], spec: str) -> list[tuple[int, float | None]]:
@@ -122,17 +188,67 @@ def scores_of(result: Any, documents: Sequence[str], spec: str) -> list[tuple[in
     )
 
 
-def _field(row: Any, names: Sequence[str]) -> Any:
-    for name in names:
-        value = row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
-        if value is not None:
-            return value.item() if hasattr(value, "item") else value
-    return None
+class Function:
+    """A function of a query and documents, or an object with such a method. `identity` has a digest of its source.
 
+    Functions answer several lists at a time, objects, which may hold a model, one; async ones as many as there are
+    workers.
+    """
 
-METHODS = ("rerank", "rank")
-FUNCTION_WORKERS, ASYNC_WORKERS = 8, 64
-Rank = Callable[[str, list[str]], Any]
+    reads_about = False
+    capabilities = frozenset({SCORES})
+
+    def __init__(self, ranker: Any, spec: str = "") -> None:
+        """Raises UsageError for what cannot be called with a query and documents."""
+        name = getattr(ranker, "__qualname__", type(ranker).__name__).replace("<lambda>", "lambda")
+        self.spec = spec or f"{GIVEN}:{name}"
+        try:
+            with aside(), files.usual():
+                target = ranker() if isclass(ranker) else ranker
+        except (Exception, SystemExit) as error:  # whatever the user's class does
+            raise UsageError(
+                f"{self.spec} cannot be made: {type(error).__name__}: {line_of(error)}.",
+                "name an object of this class, which your module makes",
+            ) from None
+        methods = [method for name in METHODS if callable(method := getattr(target, name, None))]
+        if not methods and not callable(target):
+            raise UsageError(
+                f"{self.spec} is a {type(target).__name__}, which ranks nothing.",
+                "a function of (query, documents), or an object with a method rerank or rank",
+            )
+        self.call: Callable[[str, list[str]], Any] = methods[0] if methods else target
+        self.identity = f"{self.spec.replace(':', ' ')}{source_of(target, self.call)}"
+        at_once = 1 if methods else FUNCTION_WORKERS
+        self.max_workers = ASYNC_WORKERS if iscoroutinefunction(self.call) else at_once
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def open(self) -> None:
+        self._threads = ThreadPoolExecutor(self.max_workers, "llmfair-ranker")
+
+    async def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+    async def complete(self, request: Request) -> Completion:
+        """One list. Raises Rejected where the ranker fails on it, UsageError where it returns what holds no scores."""
+        query, documents = shown(request, self.spec)
+        began = time.perf_counter()
+        try:
+            with aside():
+                if iscoroutinefunction(self.call):
+                    result = await self.call(query, [*documents])
+                else:
+                    work = partial(copy_context().run, self.call, query, [*documents])
+                    result = await asyncio.get_running_loop().run_in_executor(self._threads, work)
+                    result = await result if isawaitable(result) else result
+        except LlmfairError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise Rejected(
+                f"{self.spec} fails: {type(error).__name__}: {line_of(error)}.", "see the ranker"
+            ) from None
+        return answer(scores_of(result, documents, self.spec), seconds=time.perf_counter() - began)
 
 
 @register("backend", "python")
@@ -157,94 +273,26 @@ def imported(name: str, prefix: str) -> Any:
         ) from None
 
 
-class Function:
-    """A function of a query and documents, or an object with such a method. `identity` has a digest of its source.
-
-    Functions answer several lists at a time, objects, which may hold a model, one; async ones as many as there are
-    workers.
-    """
-
-    reads_about = False
-    capabilities = frozenset({SCORES})
-
-    def __init__(self, ranker: Any, spec: str = "") -> None:
-        """Raises UsageError for what cannot be called with a query and documents."""
-        name = getattr(ranker, "__qualname__", type(ranker).__name__).replace("<lambda>", "lambda")
-        self.spec = spec or f"{GIVEN}:{name}"
-        try:
-            with aside(), files.usual():
-                target = ranker() if isclass(ranker) else ranker
-        except (Exception, SystemExit) as error:  # whatever the user's class does
-            raise UsageError(
-                f"{self.spec} cannot be made: {type(error).__name__}: {line_of(error)}.",
-                "name an object of this class, which your module makes",
-            ) from None
-        methods = (getattr(target, candidate, None) for candidate in METHODS)
-        method = next((candidate for candidate in methods if callable(candidate)), None)
-        if method is None and not callable(target):
-            raise UsageError(
-                f"{self.spec} is a {type(target).__name__}, which ranks nothing.",
-                "a function of (query, documents), or an object with a method rerank or rank",
-            )
-        self.call = cast(Rank, target if method is None else method)
-        self.identity = f"{self.spec.replace(':', ' ')}{source_of(target, self.call)}"
-        at_once = FUNCTION_WORKERS if method is None else 1
-        self.max_workers = ASYNC_WORKERS if iscoroutinefunction(self.call) else at_once
-        self._threads: ThreadPoolExecutor | None = None
-
-    async def open(self) -> None:
-        self._threads = ThreadPoolExecutor(self.max_workers, "llmfair-ranker")
-
-    async def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
-
-    async def complete(self, request: Request) -> Completion:
-        """One list. Raises Rejected where the ranker fails on it, UsageError where it returns what holds no scores."""
-        query, documents = shown(request, self.spec)
-        began = time.perf_counter()
-        try:
-            result = await self.ranked(query, documents)
-        except LlmfairError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise Rejected(
-                f"{self.spec} fails: {type(error).__name__}: {line_of(error)}.", "see the ranker"
-            ) from None
-        return answer(scores_of(result, documents, self.spec), seconds=time.perf_counter() - began)
-
-    async def ranked(self, query: str, documents: Sequence[str]) -> Any:
-        """What the ranker returns; a plain one is called in a thread."""
-        with aside():
-            if iscoroutinefunction(self.call):
-                return await self.call(query, list(documents))
-            work = partial(copy_context().run, self.call, query, list(documents))
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, work)
-            return await result if isawaitable(result) else result
-
-
-# `pyterrier:MODULE:TRANSFORMER`: a re-ranking transformer over a frame of qid, query, docno and text.
-
-
 @register("backend", "pyterrier")
 @scores_lists
 def pyterrier(name: str, options: BackendOptions) -> Function:
-    """The transformer that a spec names. Raises UsageError."""
+    """`pyterrier:MODULE:TRANSFORMER` re-ranks a frame of qid, query, docno and text; what it leaves out has no score.
+
+    Raises UsageError.
+    """
     transformer = imported(name, "pyterrier")
     if not callable(getattr(transformer, "transform", None)):
         raise UsageError(f"pyterrier:{name} has no method transform.", "name a transformer that re-ranks")
     return Function(Transformed(transformer), f"pyterrier:{name}")
 
 
-@dataclass
 class Transformed:
     """A transformer that ranks a query's documents."""
 
-    transformer: Any
+    def __init__(self, transformer: Any) -> None:
+        self.transformer = transformer
 
     def rank(self, query: str, documents: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows of index and score; a document that the transformer leaves out has none."""
         import pandas
 
         places = range(len(documents))
@@ -256,13 +304,13 @@ class Transformed:
         ]
 
 
-# `cross-encoder:NAME`: a CrossEncoder of sentence-transformers, from a folder or the Hugging Face Hub.
-
-
 @register("backend", "cross-encoder")
 @scores_lists
 def cross_encoder(name: str, options: BackendOptions) -> Function:
-    """A model by folder or repository. Raises MissingExtra, UsageError, and BackendError for one not to be had."""
+    """A CrossEncoder of sentence-transformers by folder or repository.
+
+    Raises MissingExtra, UsageError, and BackendError for one not to be had.
+    """
     require_local("sentence_transformers")
     return CrossEncoderRanker(find_checkpoint(name), f"cross-encoder:{name}")
 

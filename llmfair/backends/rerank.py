@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.chat_completions import count, table, without_nulls
 from llmfair.backends.python import SCORES, answer, rows_of, scores_lists, shown
-from llmfair.backends.server import Server
+from llmfair.backends.server import Server, count, table, without_nulls
 from llmfair.errors import UsageError
 from llmfair.io.files import decode, encode
 from llmfair.nouns import Completion, Request

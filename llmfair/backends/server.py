@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 
 import llmfair
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.chat_completions import LIMITS, UNPARSEABLE
-from llmfair.backends.faults import Fault, Refusal, refusal_of
+from llmfair.backends.faults import LIMITS, UNPARSEABLE, Fault, Refusal, refusal_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
 from llmfair.io.files import decode
@@ -253,6 +252,24 @@ class Server(ABC):
         """The server's words, without any key or header that they repeat."""
         words = self.hidden(words)
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""
+
+
+# What bodies and replies of every form have
+
+
+def without_nulls(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a body that are sent: `--extra NAME=null` leaves one out."""
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """An object of JSON; {} for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def count(value: object) -> int | None:
+    """A whole number that may count something; None for anything else."""
+    return value if type(value) is int and 0 <= value <= 1 << 53 else None
 
 
 FLAGS = {

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions, Transient, require_room
-from llmfair.backends.chat_completions import finish_of, structured
 from llmfair.backends.local import ChatTemplate, label_answers
+from llmfair.backends.openai import finish_of, structured
 from llmfair.checkpoints import DTYPES, Checkpoint, find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, did_you_mean, line_of
 from llmfair.io.net import in_thread

@@ -1,9 +1,9 @@
 """Files: read within bounds, written whole or not at all, locked, private, and known again.
 
-Read are regular files alone, and no more of them than their kind holds: a pipe or a device may never end, a short
-packed file may unpack to any length, and a short text can be nested deeper than a parser follows. Each is an error like
-that of a file that is not there. A folder may come from somebody else, and hold links in place of what is written
-there: a file is written under a name that nobody can foresee and renamed, one that grows in its place is opened itself.
+Read are regular files alone, and no more of them than their kind holds: a pipe or a device may never end, and a short
+text can be nested deeper than a parser follows. Each is an error like that of a file that is not there. A folder may
+come from somebody else, and hold links in place of what is written there: a file is written under a name that nobody
+can foresee and renamed, one that grows in its place is opened itself.
 """
 
 from __future__ import annotations
@@ -34,21 +34,17 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import orjson
 from filelock import FileLock, Timeout
-from msgspec import convert
+from msgspec import convert, to_builtins
 
 from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.io.text import from_csv
-
-# Files that are read: regular ones alone, and no more of them than their kind holds.
-
 
 MOST_WHOLE = 4 << 30
 """Bytes of a file that is read as a whole."""
 MOST_OF_JSON = 512 << 20
 """Bytes of one JSON document, which takes ten times its size when read."""
 MOST_RECORDED = 64 << 20
-"""Bytes of a document that programs write beside data and answers; millions of empty lists take twelve times their
-size."""
+"""Bytes of a document that programs write beside data and answers."""
 MOST_BY_HAND = 1 << 20
 """Bytes of a file that people write: settings, prompts, attributes, shares."""
 LONGEST_LINE = 16 << 20
@@ -68,8 +64,6 @@ NO_TEXTS = {
 }
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)
 """What unpacking raises; an OSError without a number, too."""
-FREELY, TIMES = 4 << 20, 100
-"""A packed file unpacks to this many bytes, and beyond them to so many times its own; texts come to 5 to 20 times."""
 
 
 def is_deep(text: str) -> bool:
@@ -177,18 +171,6 @@ def pieces(file: BinaryIO | BufferedReader) -> Iterator[bytes]:
     return iter(partial(file.readline, LONGEST_LINE), b"")
 
 
-def texts(lines: Iterable[bytes], read: Callable[[], int], place: Path | str) -> Iterator[bytes]:
-    """Lines that were unpacked of so many bytes as were `read`. Raises OSError for far more than texts come to."""
-    unpacked, checked = 0, FREELY
-    for line in lines:
-        unpacked += len(line)
-        if unpacked > checked:
-            checked = FREELY + TIMES * read()
-            if unpacked > checked:
-                raise OSError(errno.EFBIG, f"unpacks to more than {TIMES} times its size", str(place))
-        yield line
-
-
 # Files that are written whole or not at all, and never through a link: those of run folders, caches and reports.
 
 
@@ -253,12 +235,12 @@ def make_inside(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
 
 
-# Files locked against other processes; the kernel lets go of a lock when the process that holds it dies.
-
-
 @contextmanager
 def held(path: Path, what: Path, hint: str, wait: bool = False) -> Iterator[None]:
-    """Holds `what` by a lock file, in which others read by whom. Raises RunConflict where another process does."""
+    """Holds `what` by a lock file, in which others read by whom. Raises RunConflict where another process does.
+
+    The kernel lets go of a lock when the process that holds it dies.
+    """
     lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
     try:
         lock.acquire()
@@ -288,18 +270,15 @@ def is_held(path: Path) -> bool:
     try:
         with FileLock(path, timeout=0):
             return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, Timeout)
 
 
 # Who may read what is written: its owner alone, unless it is to be shared.
 
 
-_OTHERS = 0o077
 _own: int | None = None
-"""The user's own umask, while another holds."""
+"""The user's own umask, while files are private."""
 _shared = False
 
 
@@ -310,8 +289,8 @@ def private() -> Iterator[None]:
     For a process of our own: a umask holds for all of its threads.
     """
     global _own, _shared
-    before = os.umask(_OTHERS)
-    os.umask(before | _OTHERS)
+    before = os.umask(0o077)
+    os.umask(before | 0o077)
     _own, _shared = before, False
     try:
         yield
@@ -322,10 +301,10 @@ def private() -> Iterator[None]:
 
 def share() -> None:
     """From now on the user's own umask decides."""
-    global _shared
-    _shared = True
+    global _own, _shared
     if _own is not None:
         os.umask(_own)
+    _own, _shared = None, True
 
 
 @contextmanager
@@ -334,14 +313,12 @@ def usual() -> Iterator[None]:
 
     Threads share it: where two are inside, the first that leaves makes it private again for both.
     """
-    if (mask := _own) is None or _shared:
-        yield
-        return
-    before = os.umask(mask)
+    before = None if _own is None else os.umask(_own)
     try:
         yield
     finally:
-        os.umask(before)
+        if before is not None:
+            os.umask(before)
 
 
 def make_folder(path: Path) -> None:
@@ -349,7 +326,14 @@ def make_folder(path: Path) -> None:
     path.mkdir(0o777 if _shared else 0o700, parents=True, exist_ok=True)
 
 
-# JSON as bytes in UTF-8, fast: by orjson, and what that refuses by `json`, which takes all that there is.
+# JSON: bytes in UTF-8, fast, by orjson, and what that refuses by `json`, which takes all that there is; and documents
+# of run folders, written the same everywhere and read into types.
+
+
+T = TypeVar("T")
+SCHEMA: Final = 3
+"""The version of all documents that commands print and of results."""
+AGAIN = "the command that began the run writes it again"
 
 
 def encode(value: Any) -> bytes:
@@ -377,28 +361,17 @@ def decode(text: bytes | str) -> Any:
         return json.loads(text if isinstance(text, str) else text.decode("utf-8-sig", "surrogatepass"))
 
 
-# JSON files of run folders: written the same everywhere, and read into types.
-
-
-T = TypeVar("T")
-SCHEMA: Final = 3
-"""The version of all documents that commands print and of results."""
-AGAIN = "the command that began the run writes it again"
-
-
 def plain(value: Any) -> Any:
     """A value as JSON has it: objects, lists, texts and numbers."""
-    from msgspec import to_builtins
 
-    return to_builtins(value, str_keys=True, enc_hook=_plain)
+    def other(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return dict(value)
+        if isinstance(value, float):
+            return float(value)
+        return int(value) if isinstance(value, int) else str(value)
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, float):
-        return float(value)
-    return int(value) if isinstance(value, int) else str(value)
+    return to_builtins(value, str_keys=True, enc_hook=other)
 
 
 def json_text(content: Any) -> str:
@@ -414,28 +387,52 @@ def typed(document: Any, of: type[T], where: str | Path = "results", hint: str =
         raise UsageError(f"{where}: {error}.", hint) from None
 
 
-def read_lines(path: Path, of: type[T]) -> Iterator[T]:
-    """The lines of a file of a run folder, each as this class. Raises UsageError naming file, line and field."""
-    return (row for _, row in json_lines(path, of, AGAIN, may_be_empty=True))
-
-
-# CSV files of run folders, read: every line typed, and one that is damaged named.
-
-
-def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
-    """Each line of a file read by `of`, in order. Raises UsageError naming a line that is not `what`."""
-    rows: list[T] = []
-    reader = csv.reader((line for _, line in whole_lines(path, AGAIN)), strict=True)
+def parsed(text: bytes | str, of: type[T]) -> T:
+    """JSON as this class. Raises ValueError, as msgspec words it."""
     try:
-        names = next(reader)
-        for cells in reader:
-            if len(cells) != len(names):
-                lengths = f"has {len(cells)} cells where the first line names {len(names)}"
-                raise wrong(path, reader.line_num, "", lengths, AGAIN)
-            rows.append(of(from_csv(dict(zip(names, cells, strict=True)))))
-    except (csv.Error, ValueError, LookupError, TypeError) as error:
-        raise UsageError(f"{path}:{reader.line_num}: is not {what}: {error}.", AGAIN) from None
-    return rows
+        return convert(decode(text), of)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("not JSON: nested too deeply") from None
+
+
+def read_document(path: Path, of: Any, hint: str = AGAIN, most: int = MOST_RECORDED) -> Any:
+    """A JSON file, packed or not, as this type. Raises UsageError naming file and field."""
+    try:
+        return parsed(text(path, most).removeprefix("\ufeff"), of)
+    except OSError as error:
+        raise wrong(path, 0, "", f"cannot be read: {error.strerror}", hint) from None
+    except ValueError as error:
+        raise wrong(path, 0, *field_of(error), hint) from None
+
+
+# Lines, of people's own files and of run folders: every mistake is told with its file, line and field.
+
+
+PATTERNS = {
+    "'^\\\\S+\\\\Z'": "is empty or holds white space",
+    "'\\\\S'": "is empty",
+    "length >= 1": "is empty",
+}
+"""What is wrong with a text or a list that msgspec holds against one of these."""
+
+
+def wrong(path: Path | str, line: int, field: str, what: str, hint: str) -> UsageError:
+    """`FILE:LINE: FIELD: WHAT`, of a mistake in a file; line 0 and field "" are left out."""
+    place = f"{path}:{line}" if line else f"{path}"
+    return UsageError(f"{place}: {field}: {what}" if field else f"{place}: {what}", hint)
+
+
+def field_of(error: Exception) -> tuple[str, str]:
+    """The field that msgspec names in an error, and what is wrong with it."""
+    what, _, where = str(error).replace(" - at `key` in `$", " - at `$").partition(" - at `$")
+    field, name = where.strip(".`"), what.removeprefix("Object missing required field ")
+    if name != what:
+        return ".".join(filter(None, (field, name.strip("`")))), "is missing"
+    if plain := next((plain for pattern, plain in PATTERNS.items() if what.endswith(pattern)), None):
+        return field, plain
+    return field, f"{what[:1].lower()}{what[1:]}"
 
 
 def number(text: str) -> float:
@@ -456,31 +453,6 @@ def integer(text: str) -> int:
     return int(text)
 
 
-def wrong(path: Path | str, line: int, field: str, what: str, hint: str) -> UsageError:
-    """`FILE:LINE: FIELD: WHAT`, of a mistake in a file; line 0 and field "" are left out."""
-    place = f"{path}:{line}" if line else f"{path}"
-    return UsageError(f"{place}: {field}: {what}" if field else f"{place}: {what}", hint)
-
-
-PATTERNS = {
-    "'^\\\\S+\\\\Z'": "is empty or holds white space",
-    "'\\\\S'": "is empty",
-    "length >= 1": "is empty",
-}
-"""What is wrong with a text or a list that msgspec holds against one of these."""
-
-
-def field_of(error: Exception) -> tuple[str, str]:
-    """The field that msgspec names in an error, and what is wrong with it."""
-    what, _, where = str(error).replace(" - at `key` in `$", " - at `$").partition(" - at `$")
-    field, name = where.strip(".`"), what.removeprefix("Object missing required field ")
-    if name != what:
-        return ".".join(filter(None, (field, name.strip("`")))), "is missing"
-    if plain := next((plain for pattern, plain in PATTERNS.items() if what.endswith(pattern)), None):
-        return field, plain
-    return field, f"{what[:1].lower()}{what[1:]}"
-
-
 def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[tuple[int, str]]:
     """The numbered lines of a file in UTF-8 or UTF-16 with their ends, packed or not, without a byte-order mark.
 
@@ -495,7 +467,7 @@ def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[t
                 encoding = UTF_16.get(begins, "utf-16-le" if begins[1:] == b"\0" else "utf-16-be")
                 text = TextIOWrapper(stream, encoding, newline="\n")
                 lines = (line.encode() for line in iter(partial(text.readline, LONGEST_LINE), ""))
-            for number, raw in enumerate(texts(lines, file.tell, path) if stream is not file else lines, 1):
+            for number, raw in enumerate(lines, 1):
                 if len(raw) >= LONGEST_LINE and not raw.endswith(b"\n"):
                     raise wrong(path, number, "", f"longer than {LONGEST_LINE >> 20} MB", hint)
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -533,24 +505,25 @@ def json_lines(path: Path, of: type[T], hint: str, may_be_empty: bool = False) -
             raise wrong(path, number, *field_of(error), hint) from None
 
 
-def parsed(text: bytes | str, of: type[T]) -> T:
-    """JSON as this class. Raises ValueError, as msgspec words it."""
-    try:
-        return convert(decode(text), of)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
-    except RecursionError:
-        raise ValueError("not JSON: nested too deeply") from None
+def read_lines(path: Path, of: type[T]) -> Iterator[T]:
+    """The lines of a file of a run folder, each as this class. Raises UsageError naming file, line and field."""
+    return (row for _, row in json_lines(path, of, AGAIN, may_be_empty=True))
 
 
-def read_document(path: Path, of: Any, hint: str = AGAIN, most: int = MOST_RECORDED) -> Any:
-    """A JSON file, packed or not, as this type. Raises UsageError naming file and field."""
+def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
+    """Each line of a file read by `of`, in order. Raises UsageError naming a line that is not `what`."""
+    rows: list[T] = []
+    reader = csv.reader((line for _, line in whole_lines(path, AGAIN)), strict=True)
     try:
-        return parsed(text(path, most).removeprefix("\ufeff"), of)
-    except OSError as error:
-        raise wrong(path, 0, "", f"cannot be read: {error.strerror}", hint) from None
-    except ValueError as error:
-        raise wrong(path, 0, *field_of(error), hint) from None
+        names = next(reader)
+        for cells in reader:
+            if len(cells) != len(names):
+                lengths = f"has {len(cells)} cells where the first line names {len(names)}"
+                raise wrong(path, reader.line_num, "", lengths, AGAIN)
+            rows.append(of(from_csv(dict(zip(names, cells, strict=True)))))
+    except (csv.Error, ValueError, LookupError, TypeError) as error:
+        raise UsageError(f"{path}:{reader.line_num}: is not {what}: {error}.", AGAIN) from None
+    return rows
 
 
 # Files told from what they were when they were made: by size and time, and by content where only the time differs. So
@@ -580,7 +553,6 @@ def check(folder: Path, names: Collection[str] | None = None) -> None:
 
     Raises OSError for one that is gone, ValueError for another one.
     """
-    copied = []
     for name, (size, time, digest) in _table(folder).items():
         if names is not None and name not in names:
             continue
@@ -589,10 +561,8 @@ def check(folder: Path, names: Collection[str] | None = None) -> None:
             continue
         if facts.st_size != size or sha256(folder / name) != digest:
             raise ValueError(f"{name} is another file than the one that was made")
-        copied.append(name)
-    if copied:  # which are not read whole again the next time
-        with suppress(OSError):
-            note(folder, copied)
+        with suppress(OSError):  # so that a copy is not read whole again the next time
+            note(folder, [name])
 
 
 def _table(folder: Path) -> dict[str, tuple[int, int, str]]:

@@ -10,12 +10,20 @@ from typing import Any
 
 import pytest
 
-from llmfair.asking.batch import FILE, dispatch_batch, read_sent
+from llmfair.asking.batch import (
+    FILE,
+    MOST_LINES,
+    Batch,
+    Batches,
+    batch_of,
+    dispatch_batch,
+    in_files,
+    read_sent,
+)
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.batch import MOST_LINES, Batch, Batches
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import (
     BackendError,
@@ -95,18 +103,18 @@ class Run:
 
 
 def test_fifty_thousand_and_one_lines_are_two_files() -> None:
-    files = list(Batches.files((str(n), b"x\n") for n in range(MOST_LINES + 1)))
+    files = list(in_files((str(n), b"x\n") for n in range(MOST_LINES + 1)))
     assert [len(file) for file in files] == [50_000, 1]
     assert [key for file in files for key, _ in file] == [str(n) for n in range(MOST_LINES + 1)]
 
 
 def test_a_file_holds_at_most_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.backends.batch.MOST_BYTES", 10)
-    assert [len(file) for file in Batches.files((str(n), b"xxxx\n") for n in range(5))] == [2, 2, 1]
-    assert [len(file) for file in Batches.files([("a", b"x" * 20), ("b", b"x")])] == [1, 1], (
+    monkeypatch.setattr("llmfair.asking.batch.MOST_BYTES", 10)
+    assert [len(file) for file in in_files((str(n), b"xxxx\n") for n in range(5))] == [2, 2, 1]
+    assert [len(file) for file in in_files([("a", b"x" * 20), ("b", b"x")])] == [1, 1], (
         "too long, but not lost"
     )
-    assert list(Batches.files([])) == []
+    assert list(in_files([])) == []
 
 
 def test_a_question_of_two_programs_is_one_line_and_a_second_step_the_next_batch() -> None:
@@ -240,7 +248,7 @@ def test_a_full_queue_of_tokens_says_how_to_submit_less() -> None:
 
 
 def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmfair.backends.batch.MOST_LINES", 2)
+    monkeypatch.setattr("llmfair.asking.batch.MOST_LINES", 2)
     error = {"code": "x", "line": 1, "message": "not now"}
     refusals = iter([error, None, None])
     programs = each("abcd")
@@ -295,7 +303,7 @@ def test_an_entry_that_is_removed_leaves_the_other_batch_its_file(
     gone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a lost batch's hint says; neither a batch that is open nor a file that is there lends its name."""
-    monkeypatch.setattr("llmfair.backends.batch.MOST_LINES", 3)
+    monkeypatch.setattr("llmfair.asking.batch.MOST_LINES", 3)
     programs = each("abcdef")
     with BatchServer(looks=1, on=lambda event: event != "look") as server:
         run = Run(server.base_url, max_wait=0.0, retries=0)
@@ -369,6 +377,10 @@ def test_a_step_without_questions_is_no_end() -> None:
         assert len(Run(server.base_url).all(program("a", [], [chat("a")], [], [chat("b")]))["a"]) == 2
 
 
+def ignore(cause: str, seconds: float) -> None:
+    """Of a pause that nobody watches."""
+
+
 LINE = b'{"custom_id": "a", "response": null}\n'
 
 
@@ -379,7 +391,7 @@ def looked(damage: Damage, call: Callable[[Batches], object], **options: Any) ->
         server.files["file_1"] = LINE
         front.turn(Mode("", damage))
         given = BackendOptions(base_url=front.base_url, **{"timeout": 0.4, "max_reply": 100_000, **options})
-        batches = Batches(OpenAI("m", given), retries=1, max_wait=0.1)
+        batches = Batches(OpenAI("m", given), retries=1, max_wait=0.1, waits=ignore)
         try:
             return call(batches)
         finally:
@@ -439,7 +451,9 @@ def test_a_line_that_is_too_long_costs_its_question_only() -> None:
     long = b'{"custom_id": "long", "response": "%b"}\n' % (b"x" * 250_000)
     with BatchServer() as server:
         server.files["file_1"] = LINE.replace(b'"a"', b'"b"') + long + LINE.rstrip()
-        batches = Batches(OpenAI("m", BackendOptions(base_url=server.base_url, max_reply=100_000)), 0, 1.0)
+        batches = Batches(
+            OpenAI("m", BackendOptions(base_url=server.base_url, max_reply=100_000)), 0, 1.0, ignore
+        )
         answers = batches.answers(Batch("batch_1", "completed", "file_1"), 3)
         assert [*answers] == ["b", "long", "a"] and answers["a"] == LINE.rstrip()
         batches.close()
@@ -447,6 +461,5 @@ def test_a_line_that_is_too_long_costs_its_question_only() -> None:
 
 def test_what_a_server_leaves_empty_it_does_not_have() -> None:
     empty = b'{"id": "b1", "status": "completed", "output_file_id": "f1", "error_file_id": "", "errors": []'
-    batches = Batches(OpenAI("m", BackendOptions(base_url="http://127.0.0.1:9/v1")), 0, 0.0)
-    batch = batches._batch(empty + b', "request_counts": {"total": null}}')
+    batch = batch_of(empty + b', "request_counts": {"total": null}}')
     assert (batch.error_file_id, batch.errors, batch.words) == (None, None, "completed")

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.chat_completions import encode_body, finish_of, is_alias, read_completion
-from llmfair.backends.openai import OpenAI
+from llmfair.backends.openai import OpenAI, encode_body, finish_of, is_alias, read_completion
 from llmfair.errors import BackendError, LlmfairError, MissingKey, Rejected, UsageError, warn
 from llmfair.io.net import proxy_for, server_of
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text

@@ -15,8 +15,7 @@ import pytest
 
 import llmfair
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.given import CallerModel
-from llmfair.backends.python import Function, cross_encoder, pyterrier, python
+from llmfair.backends.python import CallerModel, Function, cross_encoder, pyterrier, python
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
 from llmfair.rankers.questions import SCORED, ListScores

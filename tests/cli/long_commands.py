@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.asking.journal import chat_sampling, read_rows
-from llmfair.backends.chat_completions import encode_body
+from llmfair.backends.openai import encode_body
 from llmfair.nouns import Chat, Expects, Labels, Message, Sampling, Text
 from llmfair.rankers.questions import Question
 from tests.batch_server import BatchServer
@@ -492,8 +492,8 @@ def stoppable(code: str) -> str:
 
 
 QUICK = stoppable(
-    "import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
-    "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; c.MOST_LINES = 40; from llmfair.cli.app import main; main()"
+    "import llmfair.asking.batch as b; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
+    "b.SETTLE_SECONDS = 0.02; b.MOST_LINES = 40; from llmfair.cli.app import main; main()"
 )
 
 

@@ -145,7 +145,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[d
             patch.setenv(name, value)
         for where in ("asking.batch.FIRST_POLL", "asking.batch.LONGEST_POLL", "io.net.FIRST_WAIT"):
             patch.setattr(f"llmfair.{where}", 0.02)
-        patch.setattr("llmfair.backends.batch.SETTLE_SECONDS", 0.05)
+        patch.setattr("llmfair.asking.batch.SETTLE_SECONDS", 0.05)
         patch.setenv("LLMFAIR_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         found = dict[str, tuple[dict[str, bytes], int]]()
         for road in ("listwise", "pairwise", "upload"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -54,16 +53,6 @@ def test_a_file_is_no_larger_than_its_kind(tmp_path: Path) -> None:
         file.truncate(1 << 42)
     with pytest.raises(OSError, match="larger than 4 GB"):
         files.content(tmp_path / "sparse")
-
-
-@pytest.mark.parametrize("line", ["", "0" * 100])
-def test_a_packed_file_does_not_unpack_for_ever(
-    tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "FREELY", 1 << 18)
-    path = tmp_path / "qrels.txt"
-    path.write_bytes(gzip.compress(f"{line}\n".encode() * (1 << 18), 9) * 9)
-    assert refusal(path).endswith(": cannot be read: unpacks to more than 100 times its size")
 
 
 def test_a_line_without_an_end_is_the_last(tmp_path: Path) -> None:

@@ -252,8 +252,8 @@ def test_a_budget_is_kept_and_half_a_run_is_told() -> None:
 def test_over_http_answers_are_shared_and_batches_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     code = (
-        "import llmfair.asking.batch as b, llmfair.backends.batch as c; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
-        "c.SETTLE_SECONDS = c.FIRST_WAIT = 0.02; from llmfair.cli.app import main; main()"
+        "import llmfair.asking.batch as b; b.FIRST_POLL = b.LONGEST_POLL = 0.02; "
+        "b.SETTLE_SECONDS = 0.02; from llmfair.cli.app import main; main()"
     )
 
     def asked(output: str, *more: str) -> dict[str, Any]:

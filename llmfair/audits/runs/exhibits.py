@@ -25,7 +25,7 @@ from llmfair.audits.design import Design, read_texts
 from llmfair.audits.kind import kind_in, results_of
 from llmfair.audits.subject import Subject, sampling_of
 from llmfair.backends.base import NoBackend
-from llmfair.backends.given import PREFIX as GIVEN
+from llmfair.backends.python import GIVEN
 from llmfair.errors import Incomplete, LlmfairError, UsageError
 from llmfair.io import files
 from llmfair.io.files import A_LINK, AGAIN, read_document

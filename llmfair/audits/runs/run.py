@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair import registry
 from llmfair.asking.batch import FILE as BATCHES
-from llmfair.asking.batch import dispatch_batch, refuse_open
+from llmfair.asking.batch import Batches, dispatch_batch, refuse_open
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Progress
@@ -26,8 +26,7 @@ from llmfair.audits.gates import refused, require_met, require_readable, statuse
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.subject import Subject, adapter_warnings, left_out, limits_of, sampling_of
 from llmfair.backends.base import Backend, members_of
-from llmfair.backends.batch import Batches
-from llmfair.backends.chat_completions import is_alias
+from llmfair.backends.openai import is_alias
 from llmfair.datasets.base import cache_folder
 from llmfair.errors import (
     BackendError,
