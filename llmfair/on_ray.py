@@ -1,9 +1,8 @@
 """A Ray cluster, and what runs in its processes: a model that is asked as one, and a ranker whose lists are dealt out.
 
 Programs, journal, cache, budgets and retries stay with whoever asks: what travels are questions and answers, as many at
-a time as have gathered, so an answer is on disk as soon as it has come, and what a process held when it died is asked
-again, of the others. Keys come from the environment of each node. Of one list that all queries share each process
-scores a part: what takes the time is to read its items.
+a time as have gathered, and what a process held when it died is asked again, of the others. Keys come from the
+environment of each node.
 """
 
 from __future__ import annotations
@@ -113,13 +112,6 @@ def _join(ray: Any, address: str | None) -> None:
         libc.sigaction(signal.SIGTERM, handler, None)
 
 
-def _no_place() -> BackendError:
-    return BackendError(
-        f"a process of the Ray cluster has had no place for {START_SECONDS:.0f} s.",
-        "ray status says what is taken; fewer --ray-workers, or more nodes",
-    )
-
-
 def result_of(reply: Any) -> Any:
     """What a process replied. Raises the error that it replied with."""
     if isinstance(reply, LlmfairError):
@@ -137,14 +129,14 @@ def check_same(there: str, here: str) -> None:
 
 
 def failed(what: str, error: Exception) -> BackendError:
-    """The error of processes that Ray could not run."""
+    """The error of processes that Ray could not run, or had no place for."""
+    if isinstance(error, TimeoutError):
+        return BackendError(
+            f"a process of the Ray cluster has had no place for {START_SECONDS:.0f} s.",
+            "ray status says what is taken; fewer --ray-workers, or more nodes",
+        )
     cause = getattr(error, "cause", None) or error
     return BackendError(f"no process of the Ray cluster {what}: {line_of(cause)}.", LOGS)
-
-
-def enter(folder: str) -> None:
-    with suppress(OSError):  # a node that does not have it has the model elsewhere
-        os.chdir(folder)
 
 
 # A model in processes, each with a backend of its own
@@ -167,7 +159,8 @@ class Answering:
     """What runs in a process of the cluster: a backend that is asked many questions at a time."""
 
     def __init__(self, model: str, identity: str, options: BackendOptions, folder: str) -> None:
-        enter(folder)
+        with suppress(OSError):  # a node that does not have it has the model elsewhere
+            os.chdir(folder)
         self.answers: asyncio.Queue[Numbered] = asyncio.Queue()
         self.asking: set[asyncio.Task[None]] = set()
         self.spec = model, identity, options
@@ -240,11 +233,12 @@ class _Process:
         if self.standing:
             self.actor.ask.remote(requests)
 
-    def settle(self, number: int, answer: Completion | Exception) -> None:
-        """Gives an answer to whoever waits for it."""
-        future = self.waiting.pop(number)
-        if not future.done():
-            future.set_result(answer)
+    def settle(self, answers: Iterable[Numbered]) -> None:
+        """Gives answers to those who wait for them."""
+        for number, answer in answers:
+            future = self.waiting.pop(number)
+            if not future.done():
+                future.set_result(answer)
 
 
 class ModelOnRay:
@@ -321,6 +315,7 @@ class ModelOnRay:
         while not (standing := [process for process in self._processes if process.standing]):
             if all(task.done() for task in self._receiving):
                 raise BackendError("all processes of the Ray cluster have died.", LOGS)
+            self._changed.clear()
             await self._changed.wait()
         query_id = str(request.chat.about.get("query_id", request.probe_id))
         first = crc32(query_id.encode("utf-8", "backslashreplace")) % len(standing)
@@ -336,12 +331,11 @@ class ModelOnRay:
         try:
             await asyncio.wait_for(process.actor.__ray_ready__.remote(), START_SECONDS)
             facts: Mapping[str, Any] = result_of(await process.actor.open.remote())
-        except ray.exceptions.RayError as error:
+        except (ray.exceptions.RayError, TimeoutError) as error:
+            if isinstance(error, TimeoutError):
+                ray.kill(process.actor)
+                process.deaths = MOST_DEATHS  # the next would wait as long
             raise failed("starts", error) from None
-        except TimeoutError:
-            ray.kill(process.actor)
-            process.deaths = MOST_DEATHS  # the next would wait as long
-            raise _no_place() from None
         process.standing = True
         return facts
 
@@ -352,22 +346,16 @@ class ModelOnRay:
             try:
                 if not process.standing:
                     await self._start(process)
-                    self._wake()
+                    self._changed.set()
                 answers = await process.actor.take.remote()
                 process.deaths = 0
-                for number, answer in answers:
-                    process.settle(number, answer)
+                process.settle(answers)
             except (ray.exceptions.RayError, LlmfairError):
                 process.standing = False
                 process.deaths += 1
-                for number in [*process.waiting]:
-                    process.settle(number, ProcessDeath("its process of the Ray cluster has died"))
-        self._wake()
-
-    def _wake(self) -> None:
-        """Wakes those that wait for a process."""
+                died = ProcessDeath("its process of the Ray cluster has died")
+                process.settle([(number, died) for number in process.waiting])
         self._changed.set()
-        self._changed.clear()
 
     async def _end(self, process: _Process) -> None:
         """Ends a process, whose engine may have processes of its own."""
@@ -392,7 +380,8 @@ class Scoring:
     """What runs in a process of the cluster: a ranker of this identity, made by `make`, that scores lists."""
 
     def __init__(self, make: Callable[[], ScoringRanker], identity: str, folder: str) -> None:
-        enter(folder)
+        with suppress(OSError):
+            os.chdir(folder)
         self.make, self.identity = make, identity
 
     @cached_property
@@ -470,8 +459,6 @@ class RankerOnRay(ScoringRanker):
             ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=START_SECONDS)
             replies = ActorPool(actors).map(lambda actor, part: actor.scores.remote(part), parts)
             return [*map(result_of, replies)]
-        except ray.exceptions.GetTimeoutError:
-            raise _no_place() from None
         except ray.exceptions.RayError as error:
             raise failed("scores", error) from None
         finally:

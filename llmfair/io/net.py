@@ -1,8 +1,7 @@
 """The wall to the network: one HTTP client for models, search servers, batches and downloads.
 
 Every exchange ends in time and every reply within bounds; no redirect is followed, since a key would go there, too; no
-cookie is kept. What may pass raises RateLimited or Transient. The client lives on an event loop; whoever has none waits
-for it by `wait`.
+cookie is kept. What may pass raises RateLimited or Transient.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import math
 import os
 import random
 import re
-import socket
 import threading
 import time
 import weakref
@@ -23,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from io import BytesIO
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,9 +43,7 @@ _LARGE = 1 << 20
 
 
 class RateLimited(Exception):
-    """The server asks for fewer requests; `retry_after` seconds if it said so, and its own words behind a colon
-    (`quote`).
-    """
+    """The server asks for fewer requests: after `retry_after` seconds if it said so; `quote`: ": " and its words."""
 
     def __init__(self, retry_after: float | None = None, quote: str = "") -> None:
         super().__init__("rate limited")
@@ -56,9 +52,7 @@ class RateLimited(Exception):
 
 
 class Transient(Exception):
-    """A failure that the next attempt may not meet (connection lost, 5xx), after `retry_after` seconds if the server
-    said so.
-    """
+    """A failure that the next attempt may not meet (connection lost, 5xx)."""
 
     def __init__(self, cause: str, retry_after: float | None = None) -> None:
         super().__init__(cause)
@@ -304,7 +298,7 @@ def cause_of(error: Exception, server: str, seconds: float) -> str:
             return f"no connection to {where} within {CONNECT_SECONDS:g} s"
         case TimeoutError():
             return f"no answer from {where} within {seconds:g} s"
-        case aiohttp.ClientConnectorError(os_error=socket.gaierror()):
+        case aiohttp.ClientConnectorDNSError():
             return f"the name of {where} cannot be resolved"
         case aiohttp.ClientSSLError():
             return f"no secure connection to {where} (certificate or protocol)"
@@ -318,8 +312,6 @@ def cause_of(error: Exception, server: str, seconds: float) -> str:
         case aiohttp.ClientResponseError() | aiohttp.http.HttpProcessingError():
             reason = " ".join(error.message.partition(":")[0].split()).lower()
             return f"what {where} sends is no HTTP reply ({reason})"
-        case aiohttp.ClientPayloadError(__cause__=aiohttp.http_exceptions.ContentEncodingError()):
-            return f"the reply of {where} cannot be unpacked: it is not in the encoding that it names"
         case aiohttp.ClientPayloadError():
             return f"the reply of {where} breaks off"
         case _:
@@ -330,22 +322,15 @@ def cause_of(error: Exception, server: str, seconds: float) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds the server asks to wait; None where it says nothing that can be read.
-
-    Until a moment it is reckoned from the one of its own `Date`, else from the Unix time `now`: clocks differ.
-    """
+    """Seconds the server asks to wait, by the Unix time `now`; None where it says nothing that can be read."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         with suppress(KeyError, ValueError):
             seconds = float(headers[name]) / unit
             if 0 <= seconds < math.inf:
                 return seconds
-    moments = []
-    for name in ("retry-after", "date"):
-        with suppress(KeyError, ValueError, OverflowError):
-            moments.append(parsedate_to_datetime(headers[name]).timestamp())
-        if not moments:
-            return None
-    return max(0.0, moments[0] - [*moments[1:], now][0])
+    with suppress(KeyError, ValueError, OverflowError):
+        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - now)
+    return None
 
 
 # Whether to come again
@@ -360,7 +345,7 @@ RETRIES_BEFORE_SUCCESS = 3
 class Retries:
     """`retries` attempts after passing failures, and `outage` seconds where nobody is answered any more, however many
     attempts those take; while the server limits the rate, `max_wait` seconds without any answer. Waits start near
-    the latency seen so far: a chain can do nothing else meanwhile (`listwise.md` 9).
+    the latency seen so far (`listwise.md` 9).
     """
 
     def __init__(self, retries: int, max_wait: float, outage: float) -> None:
@@ -483,10 +468,8 @@ def server_of(base_url: str, source: str, key_variable: str = KEY_VARIABLE) -> s
 def _names_a_host(host: str) -> bool:
     """Whether a name has labels of a length that can be looked up, and an address is one."""
     try:
-        if host.startswith("["):
-            IPv6Address(host[1:-1])
-        elif host.replace(".", "").isdecimal():
-            IPv4Address(host)
+        if ":" in host or host.replace(".", "").isdecimal():
+            ip_address(host.strip("[]"))
         else:
             host.encode("idna")
     except ValueError:
@@ -525,6 +508,4 @@ def is_http_address(url: str) -> bool:
         host, port = address.hostname, address.port
     except ValueError:
         return False
-    if not host or port == 0 or address.scheme not in _PORTS:
-        return False
-    return _names_a_host(f"[{host}]" if ":" in host else host)
+    return bool(host) and port != 0 and address.scheme in _PORTS and _names_a_host(str(host))
