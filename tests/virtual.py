@@ -55,7 +55,7 @@ def virtual_clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of all that dispatch goes by, its draws seeded."""
     clock = Clock()
     monkeypatch.setattr("llmfair.io.net.random", random.Random(0))
-    for module in ("asking.lanes", "asking.one_chat", "asking.rate", "io.net"):
+    for module in ("asking.lanes", "asking.dispatch", "io.net"):
         monkeypatch.setattr(f"llmfair.{module}.time", clock)
     return clock
 

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from llmfair.backends.base import BackendOptions, Transient, fold_system
 from llmfair.backends.faults import BLOCKED, LIMITS, UNPARSEABLE, unknown_field
@@ -27,10 +27,7 @@ from llmfair.registry import register
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
 
-_NAMED = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
 _BROKEN_OFF = {"error", "abort"}
-
-
 FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send
 _LENGTH = {"length", "max_tokens", "max_output_tokens", "model_length"}
@@ -194,6 +191,11 @@ class OpenAI(Server):
     path = "chat/completions"
     answers = "a completion"
     key_variables = (KEY_VARIABLE,)
+    header_variables: ClassVar[Mapping[str, str]] = {
+        "openai-organization": "OPENAI_ORG_ID",
+        "openai-project": "OPENAI_PROJECT_ID",
+    }
+    custom_headers = "OPENAI_CUSTOM_HEADERS"
 
     def __init__(self, name: str, options: BackendOptions) -> None:
         source = "--base-url" if options.base_url else "OPENAI_BASE_URL"
@@ -204,19 +206,10 @@ class OpenAI(Server):
             self.capabilities |= {"constrain"}  # vLLM's own field; other servers refuse or ignore it
         self.limit_name = "max_completion_tokens" if self.server == OPENAI_HOST else "max_tokens"
         self.server_name = options.server_name or (self.server if self.server != OPENAI_HOST else "")
-        parts = ["openai", name, options.server_name or self.server]
+        self.identity = f"openai {name} {options.server_name or self.server}"
         if options.system == "fold":
-            parts.append("fold")
-        self.identity = " ".join(parts)
+            self.identity += " fold"
         self._broken_off: set[str] = set()
-
-    def _named_headers(self) -> Mapping[str, str]:
-        headers = {name: value for name, variable in _NAMED.items() if (value := os.environ.get(variable))}
-        for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"):
-            name, colon, value = line.partition(":")
-            if colon:
-                headers[name.strip().lower()] = value.strip()
-        return headers
 
     def body(self, request: Request) -> bytes:
         """What is sent for a request: one line of JSON."""

@@ -52,9 +52,9 @@ class Rerank(Server):
         self.key_variables = (KEY_VARIABLE, *of_vendor)
         super().__init__(name, options, base_url, "--base-url" if options.base_url else BASE_VARIABLE)
         self.capabilities = frozenset({"adaptive", SCORES})
-        self.identity = (
-            f"rerank {name} {self.server_name}{f' {options.wire}' if options.wire != 'cohere' else ''}"
-        )
+        self.identity = f"rerank {name} {self.server_name}"
+        if options.wire != "cohere":
+            self.identity += f" {options.wire}"
 
     def body(self, request: Request) -> bytes:
         query, documents = shown(request, f"rerank:{self.name}")

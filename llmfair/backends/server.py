@@ -1,7 +1,6 @@
-"""A model on a server: one POST a question, and what came back told apart by status and by the error's fields.
+"""Models on servers: one POST a question, and what came back told apart by status and by the error's fields.
 
-What is posted, and what a reply says, is told by the backend of one form of server. Keys and headers come from the
-environment; no message repeats what is secret in them.
+What is posted, and what a reply says, is told by the backend of one form of server.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ NO_KEY = "none"  # what servers that need no key are sent
 LONGEST_QUOTE = 300
 MOST_NAMED = 5
 LOGPROBS = {"logprobs", "top_logprobs"}
-FOLD_HINT = "--system fold puts the system text into the first user message"
-TOO_MANY_HINT = "let the server take more documents at once, or rank fewer with --candidates"
 
 _NOT_SENT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -45,7 +42,8 @@ class Server(ABC):
 
     `path`: what is posted to, below the base URL; `answers`: what comes back, in words. `lists_models`: whether every
     such server has a list of its models, at /models. `key_variables`: where the key is looked for, the first that is
-    set.
+    set. `header_variables`: variables of further headers, by their names in lower case; `custom_headers`: one that
+    holds a header a line.
     """
 
     max_workers = 64
@@ -56,6 +54,8 @@ class Server(ABC):
     answers: ClassVar[str]
     lists_models: ClassVar[bool] = True
     key_variables: tuple[str, ...]
+    header_variables: ClassVar[Mapping[str, str]] = {}
+    custom_headers: ClassVar[str] = ""
 
     def __init__(self, name: str, options: BackendOptions, base_url: str, source: str) -> None:
         self.name, self.options, self.base_url = name, options, base_url.strip()
@@ -66,7 +66,7 @@ class Server(ABC):
         self._hide = self._hide_quoted = secrets.without(())
 
     async def open(self) -> None:
-        """Takes key and headers from the environment. Raises MissingKey and UsageError."""
+        """Raises MissingKey and UsageError for what the environment lacks, or holds that cannot be sent."""
         self._client = self.client()
 
     async def close(self) -> None:
@@ -75,12 +75,11 @@ class Server(ABC):
             self._client = None
 
     def client(self) -> Client:
-        """A client of this server. Raises MissingKey and UsageError."""
+        """A client of this server. Raises what `open` does."""
         options = self.options
         return Client(self.server, self.base_url, self._headers(), options.timeout, options.max_reply)
 
     def ready(self) -> None:
-        """Whether it could be asked now. Raises MissingKey and UsageError."""
         self._headers()
 
     async def complete(self, request: Request) -> Completion:
@@ -89,8 +88,7 @@ class Server(ABC):
         A server that does not know a field which can be sent otherwise is asked again at once.
         """
         for _ in range(2):
-            body = self.body(request)
-            started = time.perf_counter()
+            body, started = self.body(request), time.perf_counter()
             reply = await self._ask("POST", self.path, body)
             seconds = time.perf_counter() - started
             if not self.adapts(reply.status, reply.body):
@@ -129,10 +127,6 @@ class Server(ABC):
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
         """The completion in a reply of success as it came; raises what is UNPARSEABLE where it holds none."""
 
-    def _named_headers(self) -> Mapping[str, str]:
-        """Further headers, from variables of the environment, by their names in lower case."""
-        return {}
-
     def _headers(self) -> dict[str, str]:
         """The headers of every request, by their names in lower case; no message repeats what is secret in them."""
         variable = next((name for name in self.key_variables if os.environ.get(name)), self.key_variables[0])
@@ -141,7 +135,14 @@ class Server(ABC):
             raise MissingKey(f"{self.server} needs a key.", f"set {self.key_variables[0]}")
         headers = {"authorization": f"Bearer {key}", "user-agent": f"llmfair/{llmfair.__version__}"}
         headers |= dict.fromkeys(("accept", "content-type"), "application/json")
-        headers |= self._named_headers()
+        headers |= {
+            name: value for name, of in self.header_variables.items() if (value := os.environ.get(of))
+        }
+        if self.custom_headers:
+            for line in os.environ.get(self.custom_headers, "").split("\n"):
+                name, colon, value = line.partition(":")
+                if colon:
+                    headers[name.strip().lower()] = value.strip()
         for name, value in headers.items():
             if not _HEADER.fullmatch(name) or _NOT_SENT.search(value):
                 raise UsageError(
@@ -158,24 +159,23 @@ class Server(ABC):
     async def look(self) -> None:
         """Returns from a server that is up and lists the model. Raises what `complete` does for another."""
         reply = await self._ask("GET", "models", seconds=CONNECT_SECONDS)
-        answers = 200 <= reply.status < 300
-        models = None
+        answers, models = 200 <= reply.status < 300, list[str]()
         if answers:
             with suppress(*UNPARSEABLE):
                 models = [str(row["id"]) for row in decode(reply.body)["data"]]
-        if models is None and not self.lists_models and (answers or reply.status in _ELSEWHERE):
+        if not models and not self.lists_models and (answers or reply.status in _ELSEWHERE):
             return
         if not answers:
             raise self.failure(refusal_of(reply.status, reply.body), reply.headers)
-        if self.name not in (models or ()):
-            has = self.hidden(", ".join((models or [])[:MOST_NAMED])) or "none"
+        if self.name not in models:
+            has = self.hidden(", ".join(models[:MOST_NAMED])) or "none"
             raise BackendError(
                 f"{self.server} does not list the model {self.name}: it lists {has}.",
                 "every server of --base-url has to have it under this name",
             )
 
     async def _ask(self, method: str, path: str, body: bytes | None = None, seconds: float = 0.0) -> Reply:
-        """The reply. Raises Transient when there is none, Rejected for one too long."""
+        """Raises Transient without a reply, Rejected for one too long."""
         assert self._client is not None, "the backend is open"
         try:
             return await self._client.ask(method, self.address(path), body, seconds=seconds)
@@ -232,9 +232,11 @@ class Server(ABC):
                     "choose a smaller window, fewer words, or a model with more context",
                 )
             case Fault.TOO_MANY:
-                return Rejected(f"{says}.", TOO_MANY_HINT)
+                return Rejected(
+                    f"{says}.", "let the server take more documents at once, or rank fewer with --candidates"
+                )
             case Fault.SYSTEM if request.chat.messages[0].role == "system":
-                return Rejected(f"{says}.", FOLD_HINT)
+                return Rejected(f"{says}.", "--system fold puts the system text into the first user message")
             case _ if refusal.fault is Fault.FIELD or refusal.field in request.sampling.extra:
                 field = refusal.field
                 flag, hint = FLAGS.get(field, (f"--extra {field}", f"--extra {field}=null leaves it out"))

@@ -18,10 +18,9 @@ from typing import Any
 
 import pytest
 
-from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.dispatch import Asker, Program, dispatch
 from llmfair.asking.journal import Journal, chat_sampling
 from llmfair.asking.limits import Limits, Progress
-from llmfair.asking.one_chat import Asker
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import (
     BackendError,
@@ -699,7 +698,7 @@ HANGS = """
 import sys, time
 from pathlib import Path
 from llmfair.asking import dispatch as module
-from llmfair.asking.dispatch import Program, dispatch
+from llmfair.asking.dispatch import Asker, Program, dispatch
 from llmfair.asking.journal import Journal
 from llmfair.backends.base import NoBackend
 from llmfair.nouns import Sampling

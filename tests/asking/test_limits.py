@@ -12,8 +12,8 @@ import pytest
 
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
+from llmfair.asking.lanes import Adaptive, Bucket, Slots
 from llmfair.asking.limits import Budget, Limits, Progress
-from llmfair.asking.rate import Adaptive, Bucket, Slots
 from llmfair.backends.base import RateLimited, Transient
 from llmfair.errors import Incomplete
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Steps, Text
