@@ -73,11 +73,9 @@ class Checkpoint:
 
 
 def find_checkpoint(name: str) -> Checkpoint:
-    """The checkpoint of a name: a folder, else a repository, from the local cache or from the Hub.
+    """The checkpoint of a name: a folder, else a repository, from the local cache as it stands, or from the Hub.
 
-    A repository in the cache is taken as it stands, so that the same command means the same weights; another
-    revision is fetched when it is named. Raises MissingExtra, UsageError for what is no model, BackendError
-    for what cannot be fetched. Nothing is loaded, so torch is not needed.
+    Raises MissingExtra, UsageError for what is no model, BackendError for what cannot be fetched.
     """
     if find_spec("transformers") is None:
         raise MissingExtra("models in this process need transformers.", INSTALL)
@@ -94,9 +92,7 @@ def find_checkpoint(name: str) -> Checkpoint:
 
 @contextmanager
 def loading(what: str, device: str = "") -> Iterator[None]:
-    """Loads under the user's own umask. Raises BackendError for files that are missing or broken, and for weights that
-    are too large for the device.
-    """
+    """Loads under the user's own umask. Raises BackendError for broken files, or more than the device has room for."""
     try:
         with files.usual():
             yield
@@ -142,8 +138,7 @@ def read_config(folder: Path, name: str) -> dict[str, Any]:
 def folder_fingerprint(folder: Path) -> str:
     """SHA-256 over a model's configuration and tokenizer, and its weight files' names, sizes and samples.
 
-    A start, a middle and an end of each weight file are read: two trainings of one model differ in every weight,
-    and reading all of many gigabytes would take longer than a small audit.
+    Two trainings of one model differ in every weight, and reading all would take longer than a small audit.
     """
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.is_file()):

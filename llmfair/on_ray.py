@@ -56,9 +56,7 @@ def library() -> Any:
 def joined(address: str | None) -> Future[None]:
     """Joins a cluster, unless this process is in one. Raises MissingExtra; the future, UsageError where there is none.
 
-    `address`: of the cluster, `local` for one of this run's own; None: as RAY_ADDRESS says, or the one on this machine.
-    In a thread that the end of the process does not wait for, and that goes on until then: with the thread that started
-    it a cluster is killed, and its agents notice up to a minute later, where Ray itself would have ended them before.
+    In a thread that lives as long as the process: with the thread that started it a cluster is killed.
     """
     ray, state = library(), Future[None]()
     state.set_running_or_notify_cancel()
@@ -208,8 +206,7 @@ class Answering:
 class _Process:
     """A process of the cluster as it is seen from here.
 
-    `standing`: it takes questions. `waiting`: who waits for an answer of it, by the question's number. `deaths`: since
-    it last answered.
+    `standing`: it takes questions. `waiting`: who waits for which answer. `deaths`: since it last answered.
     """
 
     def __init__(self) -> None:
@@ -223,15 +220,16 @@ class _Process:
         """Sends a question, together with all that are put before the loop's next pass."""
         loop = asyncio.get_running_loop()
         future = self.waiting[number] = loop.create_future()
+
+        def send() -> None:
+            requests, self.unsent = self.unsent, []
+            if self.standing:
+                self.actor.ask.remote(requests)
+
         if not self.unsent:
-            loop.call_soon(self._send)
+            loop.call_soon(send)
         self.unsent.append((number, request))
         return future
-
-    def _send(self) -> None:
-        requests, self.unsent = self.unsent, []
-        if self.standing:
-            self.actor.ask.remote(requests)
 
     def settle(self, answers: Iterable[Numbered]) -> None:
         """Gives answers to those who wait for them."""
@@ -309,9 +307,7 @@ class ModelOnRay:
         )
 
     async def _process_of(self, request: Request) -> _Process:
-        """The first in its query's order that is not far ahead of the others: they share what a cache of prompts saves
-        only as long as all are busy.
-        """
+        """The first in its query's order that is not far ahead of the others."""
         while not (standing := [process for process in self._processes if process.standing]):
             if all(task.done() for task in self._receiving):
                 raise BackendError("all processes of the Ray cluster have died.", LOGS)
@@ -414,10 +410,7 @@ class RankerOnRay(ScoringRanker):
         return scores
 
     def scores_of_each(self, lists: Iterable[Candidates]) -> Iterator[Sequence[float]]:
-        """The scores of each list.
-
-        Raises UsageError for no cluster or another model, BackendError for processes that die, MissingExtra.
-        """
+        """The scores of each list. Raises UsageError, MissingExtra, BackendError for processes that die."""
         lists = [*lists]
         parts = self._parts(lists)
         of_lists: list[list[float]] = [[] for _ in lists]

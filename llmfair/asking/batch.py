@@ -264,10 +264,7 @@ class Batches:
     def _read(
         self, asking: Coroutine[Any, Any, Reply], read: Callable[[bytes], T], of: str = "", most: int = 0
     ) -> T:
-        """What `read` makes of the body of a reply of `most` bytes; `of`: the batch it is about.
-
-        Raises Transient, RateLimited, BackendError.
-        """
+        """What `read` makes of a reply about batch `of`. Raises Transient, RateLimited, BackendError."""
         try:
             reply = wait(asking)
         except ReplyTooLong:
@@ -428,10 +425,7 @@ class _Asking:
         write_whole(self.folder / FILE, [json_text(_Sent(self.sent))])
 
     def fill(self) -> None:
-        """Submits and collects until every question has an answer or a failure.
-
-        Raises Incomplete when the budget of lines is spent, and what makes it useless to go on.
-        """
+        """Submits and collects until every question has an answer or a failure. Raises what makes it useless to go on."""
         try:
             for batch in self.open:
                 if batch.batch_id is None:

@@ -43,9 +43,8 @@ REMOVES = "llmfair cache clear removes a damaged one"
 class Cache:
     """The shared cache, as one run of one model uses it; `model` is the backend's identity.
 
-    Reading happens where it is called and takes microseconds; writing happens in a thread, gathered over half a
-    second, so that nobody waits for the disk. On the first failure (locked, full, damaged, no write-ahead log)
-    `warn` gets one sentence, and from then on the cache knows and keeps nothing.
+    It is written in a thread, so that nobody waits for the disk. On the first failure `warn` gets one sentence, and
+    from then on the cache knows and keeps nothing.
     """
 
     def __init__(self, path: Path, model: str, warn: Callable[[str], None]) -> None:

@@ -43,9 +43,8 @@ delay it. A model in this process takes questions in batches, which are fuller t
 class Program:
     """A ranking program that has not begun: `start()` makes its steps.
 
-    `threaded`: between its questions it does work that would hold up everybody else's (a search), so it does it in
-    threads of its own, since those of asyncio's pool are few. What it shares with other programs must bear that.
-    `condition`: what it asks about, where somebody counts.
+    `threaded`: it works between its questions (a search), and does so in threads of its own; what it shares with other
+    programs must bear that. `condition`: what it asks about, where somebody counts.
     """
 
     probe_id: str
@@ -99,7 +98,7 @@ def dispatch(
         raise
 
 
-async def _end(*tasks: asyncio.Task[Any]) -> None:
+async def _end(*tasks: asyncio.Future[Any]) -> None:
     """Cancels what is not done yet, and waits until it is."""
     for task in tasks:
         task.cancel()
@@ -226,9 +225,8 @@ class _Driver:
                 search.add_done_callback(lambda _: steps.close())
 
     async def _answer_together(self, probe_id: str, chats: Sequence[Chat]) -> list[Completion]:
-        """The answers of one step in its order, no more of them begun at a time than keep every place taken.
-
-        When one fails no other is begun, but those that are begun are waited for, since they are paid for.
+        """The answers of one step in its order, no more begun at a time than keep every place taken; none after a
+        failure.
         """
         answers, failed = dict[int, Completion](), dict[int, Exception]()
         waiting = iter(enumerate(chats))
@@ -338,12 +336,19 @@ class Asker:
                 raise Stopped
             if self.opened:
                 return
-            tasks = asyncio.ensure_future(self._open_all()), asyncio.ensure_future(self.stopping.wait())
+
+            async def begin() -> None:
+                with files.usual():  # it may download weights
+                    await self.backend.open()
+                await self.lanes.open()
+
+            beginning = asyncio.ensure_future(begin())
+            stopping = asyncio.ensure_future(self.stopping.wait())
             try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                if not tasks[0].done():
+                await asyncio.wait([beginning, stopping], return_when=asyncio.FIRST_COMPLETED)
+                if not beginning.done():
                     raise Stopped
-                await tasks[0]
+                await beginning
             except LlmfairError as error:
                 self.stop(error)
                 raise Stopped from None
@@ -351,15 +356,8 @@ class Asker:
                 self.halt()
                 raise
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await _end(beginning, stopping)
             self.opened = True
-
-    async def _open_all(self) -> None:
-        with files.usual():  # it may download weights
-            await self.backend.open()
-        await self.lanes.open()
 
     async def close(self) -> None:
         await self.lanes.close()
@@ -422,10 +420,9 @@ class Asker:
             try:
                 attempts += 1
                 completion = await self._attempt(request, lane.backend)
-                if (
-                    prompt := completion.prompt_tokens
-                ) is not None and completion.completion_tokens is not None:
-                    lane.slots.settle(tokens - prompt - completion.completion_tokens)
+                used = completion.prompt_tokens, completion.completion_tokens
+                if None not in used:
+                    lane.slots.settle(tokens - sum(count or 0 for count in used))
                 self.journal.put(request, completion, attempts, server=lane.name)
             except (RateLimited, Transient) as failure:
                 failures += isinstance(failure, Transient)

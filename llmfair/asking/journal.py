@@ -54,8 +54,7 @@ def request_keys(
 ) -> Callable[[Chat], str]:
     """What answers to chats of one shape and draw are filed under: 32 hex of SHA-256 over all that can change one.
 
-    What the chats have in common is encoded once. `about`: what a chat is about counts, too, for simulated models,
-    which read nothing else.
+    `about`: what a chat is about counts, too, for simulated models, which read nothing else.
     """
     drawn = {name: getattr(sampling, name) for name in _DRAWN}
     drawn["extra"] = secrets.hidden(sampling.extra)  # another key asks nothing anew
@@ -203,7 +202,7 @@ def completion_of(row: Mapping[str, Any]) -> Completion:
 class JournalAnswers:
     """The first answer to each request of a journal that is not written to meanwhile.
 
-    In memory is where each stands, by 64 bits of its key; whether a line answers a request, the line itself says.
+    In memory is where each stands, by 64 bits of its key.
     """
 
     _file: int
@@ -301,10 +300,7 @@ class Journal(JournalAnswers):
         source: str = "backend",
         server: str = "",
     ) -> None:
-        """Files an answer; when this returns a kill of the process no longer loses it. `server`: which of several.
-
-        Raises Unwritable where the disk is full.
-        """
+        """Files an answer; when this returns a kill loses it no more. Raises Unwritable where the disk is full."""
         chat = request.chat
         row = {
             "key": request.key,
@@ -353,10 +349,7 @@ class Journal(JournalAnswers):
             self._sync()
 
     def _sync(self) -> None:
-        """Begins to bring what is written to the disk itself; says first whether that failed the last time.
-
-        Raises Unwritable where the file was removed: what is written would be lost with the process.
-        """
+        """Begins to bring what is written to the disk; raises Unwritable where that failed before, or the file is gone."""
         self._wait()
         self.refuse_removed()
         self._syncing = self._disk.submit(os.fsync, self._file)

@@ -171,12 +171,11 @@ GROWN = 1.1
 class Adaptive:
     """Sets the limit of `slots`, up to `most`, and once a server goes on refusing, the requests a second.
 
-    The limit doubles after as many answers as it allows in flight until the first refusal that is no chance, then grows
-    by one for every fifty, and only while nearly all places are taken. From one refusal for a spent quota to another,
-    the server has let in quota × time, however deep its bucket: so the requests let in between refusals tell the quota.
-    The rate starts just below, grows while nothing is refused, faster the longer, and is measured anew at the next
-    refusal. A refused request that was sent before the last refusal tells nothing new. By Little's law a rate bounds
-    what is in flight, too, where that is what a server limits.
+    The limit doubles until the first refusal that is no chance, then grows by one for every fifty answers, and only
+    while nearly all places are taken. From one refusal for a spent quota to another, the server has let in quota ×
+    time, however deep its bucket: so the requests let in between refusals tell the quota. The rate starts just below,
+    grows while nothing is refused, faster the longer, and is measured anew at the next refusal. By Little's law a rate
+    bounds what is in flight, too.
     """
 
     def __init__(self, slots: Slots, most: int) -> None:
@@ -370,9 +369,7 @@ class Lanes:
         await asyncio.gather(*self._looking, return_exceptions=True)
 
     def lane_of(self, request: Request, failed: Collection[Lane] = ()) -> Lane:
-        """Where a request goes: the first lane in its query's order that stands, none of those where it has failed if
-        there is another.
-        """
+        """The first lane in its query's order that stands, none of those where it has failed if there is another."""
         query_id = str(request.chat.about.get("query_id", request.probe_id))
         standing = [lane for place in order(query_id, len(self.all)) if (lane := self.all[place]).standing]
         return next((lane for lane in standing if lane not in failed), standing[0])
@@ -405,11 +402,10 @@ class Lanes:
 
 
 def order(query_id: str, servers: int) -> Iterator[int]:
-    """The servers, by number, in the order in which a query goes to them: the next one only while those before it are
-    down.
+    """The servers, by number, in the order in which a query goes to them while those before are down.
 
     The first is CRC-32 modulo their number, so that what a query's prompts have in common is kept in one server's
-    cache. The others follow from the rest of it, so that those of a server that is down are dealt to all others alike.
+    cache; those of a server that is down are dealt to all others alike.
     """
     rest, left = crc32(query_id.encode("utf-8", "backslashreplace")), list(range(servers))
     while left:

@@ -130,10 +130,7 @@ class Budget:
         self._settled = asyncio.Event()
 
     async def call(self, request: Request) -> float:
-        """Takes one call and returns the cost it reserves. Raises Incomplete when the budget is spent.
-
-        While only requests in flight stand in the way, waits for what they really cost.
-        """
+        """Takes one call and returns the cost it reserves; waits for what others really cost. Raises Incomplete."""
         while True:
             if self._max_calls is not None and self.calls >= self._max_calls:
                 raise Incomplete(f"the budget of {self._max_calls} calls is spent.", GO_ON)

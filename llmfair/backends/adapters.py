@@ -99,10 +99,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any] | None:
 def require_effect(
     folder: Path, before: Sequence[Mapping[str, float]], after: Sequence[Mapping[str, float]]
 ) -> None:
-    """Raises BackendError for an adapter with which the probes' margins are what they were without it.
-
-    Its weights are zero, or found no place: one whose names do not fit loads without an error.
-    """
+    """Raises BackendError for an adapter that moves no margin: its weights are zero, or their names do not fit."""
     if list(before) == list(after):
         raise BackendError(
             f"the adapter {folder} changes nothing: {len(before)} questions have the same answers without it.",

@@ -68,8 +68,7 @@ class Backend(Protocol):
 def members_of(backend: Backend) -> Mapping[str, Any]:
     """The servers behind a backend by name: those of its `members`, else itself, which needs no name.
 
-    One of several has `async look()`, too, which returns from a server that is up and has the model, and raises what
-    `complete` does for another.
+    One of several has `async look()`, too, which returns from a server that is up and has the model.
     """
     members: Mapping[str, Any] = getattr(backend, "members", {"": backend})
     return members

@@ -95,10 +95,7 @@ class LocalBackend(InProcess[_Job]):
         return await self.answer(lambda: self._job(self._model, request))
 
     def _job(self, model: LocalModel, request: Request) -> tuple[_Job, Hashable, int]:
-        """The request as the model takes it, what may share its forward pass or loop over tokens, and its positions.
-
-        Raises ContextTooLong for a prompt that the model has no room for.
-        """
+        """The request as the model takes it, what may share its pass, and its positions. Raises ContextTooLong."""
         sampling, messages = request.sampling, request.chat.messages
         if unknown := set(sampling.extra) - {"chat_template_kwargs"}:
             raise UsageError(

@@ -142,10 +142,7 @@ class ChatTemplate:
 
 
 def label_answers(expects: Expects) -> dict[str, str]:
-    """The answers whose first difference a margin is about, by label: of two numbers in order, or of labels.
-
-    Raises UsageError for an answer of another shape.
-    """
+    """The answers whose first difference a margin is about, by label. Raises UsageError for another shape."""
     match expects:
         case Permutation(2, None):
             return {"1": "[1] > [2]", "2": "[2] > [1]"}
@@ -165,12 +162,9 @@ MOST_ITEMS = 64
 
 
 def permutation_grammar(n: int, best: int | None = None) -> str:
-    """An llguidance grammar of exactly the orders `[2] > [1] > …` of 1..n: each item once, none left out.
+    """An llguidance grammar of exactly the orders `[2] > [1] > …` of `best` of 1..n (None: all), each item once.
 
-    With `best` of exactly so many of them.
-
-    A parameter of the rules holds a bit for each item already named; a regular expression could fix the form only.
-    Raises UsageError for n outside 2..64.
+    A parameter of the rules holds a bit for each item already named. Raises UsageError for n outside 2..64.
     """
     if not 2 <= n <= MOST_ITEMS:
         raise UsageError(
@@ -491,11 +485,7 @@ class LocalModel:
 def load_model(
     checkpoint: Checkpoint, place: Place, options: BackendOptions, attention: str, **more: Any
 ) -> LocalModel:
-    """Loads weights, tokenizer and adapter; `more` goes to `from_pretrained` (a quantization).
-
-    Raises BackendError for weights that are missing, broken or too large, and UsageError for a chat template that
-    cannot be used.
-    """
+    """Loads weights, tokenizer and adapter; `more` goes to `from_pretrained`. Raises BackendError, UsageError."""
     import torch
     import transformers
 

@@ -136,10 +136,7 @@ def answer(
 
 
 def rows_of(rows: Iterable[Any]) -> Iterator[tuple[int, float | None]]:
-    """Places and scores of rows that hold them under the names of rerank endpoints and packages.
-
-    Raises ValueError, TypeError for a row without a place; a score that is none is None.
-    """
+    """Places and scores of rows as endpoints and packages name them. Raises ValueError, TypeError without a place."""
     for row in rows:
         place = _field(row, _INDEX)
         if place is None:
@@ -191,8 +188,7 @@ def scores_of(result: Any, documents: Sequence[str], spec: str) -> list[tuple[in
 class Function:
     """A function of a query and documents, or an object with such a method. `identity` has a digest of its source.
 
-    Functions answer several lists at a time, objects, which may hold a model, one; async ones as many as there are
-    workers.
+    Functions answer several lists at a time, objects, which may hold a model, one.
     """
 
     reads_about = False
@@ -276,10 +272,7 @@ def imported(name: str, prefix: str) -> Any:
 @register("backend", "pyterrier")
 @scores_lists
 def pyterrier(name: str, options: BackendOptions) -> Function:
-    """`pyterrier:MODULE:TRANSFORMER` re-ranks a frame of qid, query, docno and text; what it leaves out has no score.
-
-    Raises UsageError.
-    """
+    """`pyterrier:MODULE:TRANSFORMER`, over frames of qid, query, docno and text. Raises UsageError."""
     transformer = imported(name, "pyterrier")
     if not callable(getattr(transformer, "transform", None)):
         raise UsageError(f"pyterrier:{name} has no method transform.", "name a transformer that re-ranks")
@@ -307,10 +300,7 @@ class Transformed:
 @register("backend", "cross-encoder")
 @scores_lists
 def cross_encoder(name: str, options: BackendOptions) -> Function:
-    """A CrossEncoder of sentence-transformers by folder or repository.
-
-    Raises MissingExtra, UsageError, and BackendError for one not to be had.
-    """
+    """A CrossEncoder by folder or repository. Raises MissingExtra, UsageError, BackendError."""
     require_local("sentence_transformers")
     return CrossEncoderRanker(find_checkpoint(name), f"cross-encoder:{name}")
 

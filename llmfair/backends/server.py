@@ -104,9 +104,7 @@ class Server(ABC):
         """What is sent for a request: one line of JSON."""
 
     def read(self, reply: Reply, request: Request, seconds: float = 0.0) -> Completion:
-        """The completion in a reply, without what it repeats of keys and headers, which has no place in journals,
-        caches and reports; raises what `complete` does where it is none.
-        """
+        """The completion in a reply, without what it repeats of keys and headers; raises what `complete` does."""
         completion = None
         if 200 <= reply.status < 300:
             with suppress(*UNPARSEABLE):
@@ -290,10 +288,7 @@ FLAGS = {
 
 
 class Fleet:
-    """`members`: the servers by host and port, and by path where several have these in common.
-
-    Raises UsageError for a server named twice.
-    """
+    """`members`: the servers by host and port, and path where needed. Raises UsageError for one named twice."""
 
     reads_about = False
 

@@ -129,9 +129,7 @@ def log_weights(
     """Log-weight and noise of the items, by slot; shape (n,).
 
     Of Gumbel noise the largest is each item's in proportion to e^log-weight; logistic noise leaves a log-weight x above
-    0 with odds e^x.
-
-    The noise is fresh, but in a share `alike` of all answers an item's own: the same whenever it is asked about.
+    0 with odds e^x. In a share `alike` of all answers the noise is an item's own, else fresh.
     """
     parameters, sides, n = injected.parameters, about["sides"], len(about["sides"])
     weights = parameters["relevance"] * np.array(about["relevance"], dtype=float)

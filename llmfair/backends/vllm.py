@@ -80,8 +80,7 @@ def require_names(flag: str, keys: Iterable[str], names: Collection[str], fields
 def start_engine(arguments: Mapping[str, Any]) -> AsyncLLM:
     """An engine, started in the calling thread; it belongs to the loop of its first request.
 
-    A terminal sends Ctrl-C to all its processes, but answers in flight are still wanted then. So the engine's
-    processes inherit a mask that holds it back.
+    Its processes inherit a mask that holds Ctrl-C back: answers in flight are still wanted then.
     """
     from multiprocessing import resource_tracker
 
@@ -132,10 +131,7 @@ def vllm(name: str, options: BackendOptions) -> VLLM:
 
 
 class VLLM:
-    """A model in vLLM's engine; `complete` is one request among the many that the engine runs together.
-
-    `facts` say what runs and how, for the manifest; they are complete once it is open.
-    """
+    """A model in vLLM's engine; `facts` say what runs and how, for the manifest, once it is open."""
 
     capabilities = frozenset(
         {"adapter", "backend_args", "constrain", "forced_margins", "margins", "seed", "system_role"}

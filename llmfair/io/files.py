@@ -131,10 +131,7 @@ def sha256(path: Path | str) -> str:
 
 
 def text(path: Path | str, most: int = MOST_WHOLE) -> str:
-    """All of a file in UTF-8, whatever ends its lines, unpacked where it is packed.
-
-    Raises OSError, of more than `most` bytes too, and ValueError for what is no UTF-8.
-    """
+    """All of a file in UTF-8, whatever ends its lines, unpacked if packed. Raises OSError; ValueError if not UTF-8."""
     try:
         with opened(path) as file:
             stream = unpacked(file)
@@ -237,10 +234,7 @@ def make_inside(folder: Path) -> None:
 
 @contextmanager
 def held(path: Path, what: Path, hint: str, wait: bool = False) -> Iterator[None]:
-    """Holds `what` by a lock file, in which others read by whom. Raises RunConflict where another process does.
-
-    The kernel lets go of a lock when the process that holds it dies.
-    """
+    """Holds `what` by a lock file, in which others read by whom. Raises RunConflict where another process does."""
     lock = FileLock(path, timeout=-1 if wait else 0, thread_local=False)
     try:
         lock.acquire()
@@ -284,10 +278,7 @@ _shared = False
 
 @contextmanager
 def private() -> Iterator[None]:
-    """Files and folders made meanwhile, by whatever library, are their owner's alone; those there are stay as they are.
-
-    For a process of our own: a umask holds for all of its threads.
-    """
+    """Files and folders made meanwhile, by whatever library and thread, are their owner's alone."""
     global _own, _shared
     before = os.umask(0o077)
     os.umask(before | 0o077)
@@ -309,10 +300,7 @@ def share() -> None:
 
 @contextmanager
 def usual() -> Iterator[None]:
-    """The user's own umask, for what others keep besides: weights that several people load. Also a decorator.
-
-    Threads share it: where two are inside, the first that leaves makes it private again for both.
-    """
+    """The user's own umask, for what others keep besides: weights that several people load. Also a decorator."""
     before = None if _own is None else os.umask(_own)
     try:
         yield
@@ -337,10 +325,9 @@ AGAIN = "the command that began the run writes it again"
 
 
 def encode(value: Any) -> bytes:
-    """One line without spaces; a moment is written as ISO 8601.
+    """One line without spaces; a moment as ISO 8601, a number that is not finite as null.
 
-    A number that is not finite has no form in JSON: it is null, or what `json` makes of it. Raises TypeError for
-    whatever else has none, and what `json` raises for a value that holds itself or is very deep.
+    Raises TypeError for what has no form, and what `json` raises for a value that holds itself or is very deep.
     """
     try:
         return orjson.dumps(value)
@@ -350,10 +337,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(text: bytes | str) -> Any:
-    """What the JSON says, an integer of more than 64 bits as the nearest float.
-
-    Raises ValueError for text that is none, in UTF-8 as bytes, RecursionError for a very deep one.
-    """
+    """What the JSON says, a huge integer as the nearest float. Raises ValueError, RecursionError for a very deep one."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:  # NaN, half of a surrogate pair, or no JSON at all
@@ -549,10 +533,7 @@ def note(folder: Path, names: Iterable[str]) -> None:
 
 
 def check(folder: Path, names: Collection[str] | None = None) -> None:
-    """Whether these files of a folder, or all that it is known of, are what they were.
-
-    Raises OSError for one that is gone, ValueError for another one.
-    """
+    """Raises OSError for a file of a folder that is gone, ValueError for one that is not what it was."""
     for name, (size, time, digest) in _table(folder).items():
         if names is not None and name not in names:
             continue

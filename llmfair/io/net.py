@@ -95,9 +95,8 @@ class Client:
         most: int = 0,
         sent: int = 0,
     ) -> Reply:
-        """The reply, read to its end. Raises Transient without one, ReplyTooLong.
-
-        `seconds`, `most`: what holds for this one in place of the client's; `sent`: bytes of a body that is a form.
+        """The reply, read to its end. Raises Transient without one, ReplyTooLong. `sent`: bytes of a body that is a
+        form.
         """
         seconds, most = seconds or self.seconds, most or self.most
         if isinstance(body, bytes):
@@ -158,10 +157,7 @@ class Client:
 
     @contextmanager
     def open(self, url: str, unpack: bool = True) -> Iterator[Stream]:
-        """A reply whose blocks are read one by one, each within `seconds`, by a thread without a loop.
-
-        Raises Transient.
-        """
+        """A reply whose blocks are read one by one, by a thread without a loop. Raises Transient."""
 
         arrivals: asyncio.Queue[Any] = asyncio.Queue(2)
 
@@ -404,9 +400,8 @@ class Retries:
         return max(wanted, pause)
 
     def persist(self, attempt: Callable[[int], T], waits: Callable[[str, float], None]) -> T:
-        """What `attempt(number)` returns, from 0 on, tried again while its failure may pass.
-
-        `waits(cause, seconds)` hears of each pause. Raises Unavailable, and whatever else `attempt` raises.
+        """What `attempt(number)` returns, tried again while its failure may pass; `waits(cause, seconds)` hears of
+        pauses.
         """
         attempts = failures = 0
         since = time.monotonic()
@@ -444,10 +439,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def server_of(base_url: str, source: str, key_variable: str = KEY_VARIABLE) -> str:
-    """`host:port` of a base URL, or api.openai.com.
-
-    Raises UsageError that names the URL's `source` and never repeats the URL, which may hold credentials.
-    """
+    """`host:port` of a base URL, or api.openai.com. Raises UsageError without the URL, which may hold credentials."""
     match = _BASE_URL.fullmatch(base_url)
     if (
         match is None
@@ -478,11 +470,9 @@ def _names_a_host(host: str) -> bool:
 
 
 def proxy_for(base_url: str) -> str | None:
-    """The proxy that the environment names for a URL. Raises UsageError for one that is not HTTP; of such a one for all
-    schemes it only warns.
+    """The proxy that the environment names for a URL. Raises UsageError for one that is not HTTP; of `all` it warns.
 
-    Looked up once: aiohttp's `trust_env` does it for each request, in a thread, and refuses to send our
-    Authorization header where a ~/.netrc has a line for the host.
+    By aiohttp's `trust_env` our Authorization header would not be sent where a ~/.netrc has a line for the host.
     """
     parts = urlsplit(base_url)
     proxies, host = getproxies(), parts.hostname or ""

@@ -50,10 +50,7 @@ def is_secret(name: str) -> bool:
 
 
 def hidden(value: Any, name: str = "", noting: set[str] | None = None) -> Any:
-    """JSON with `***` for every text and number under a secret name, however deep, and for logins in addresses.
-
-    What is hidden is added to `noting`, as it may be repeated.
-    """
+    """JSON with `***` for every secret text and number, however deep; what is hidden is added to `noting`."""
     if isinstance(value, Mapping):
         return {key: hidden(part, _under(name, key, part), noting) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -69,10 +66,7 @@ def hidden(value: Any, name: str = "", noting: set[str] | None = None) -> Any:
 
 
 def _under(name: str, key: object, value: Any) -> str:
-    """The name that decides over what stands under `key`: all that is under a secret one is as secret.
-
-    What a JSON schema says of a property called `key` is none: requests with different schemas are different.
-    """
+    """The name that decides over what stands under `key`: all under a secret one is as secret, but a schema's none."""
     if name == PROPERTIES and isinstance(value, Mapping):
         return ""
     return name if is_secret(name) else f"{key}"

@@ -99,10 +99,7 @@ _aside: ContextVar[bool] = ContextVar("_aside", default=False)
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """What code of the user's own prints meanwhile goes to stderr, since a command's stdout is for its results.
-
-    Of this thread or task alone, so that several can be inside at a time.
-    """
+    """What code of the user's own prints in this thread or task meanwhile goes to stderr: stdout is for results."""
     before = _aside.set(True)
     try:
         yield
@@ -141,10 +138,7 @@ class Printable:
 
     @contextmanager
     def _written(self) -> Iterator[None]:
-        """A full disk behind stdout is an error like any other, and a reader that went away ends the command.
-
-        Of a stderr that cannot be written nobody can be told: the results on stdout are none the worse.
-        """
+        """A full disk behind stdout is an error like any other, and a reader that went away ends the command."""
         try:
             yield
         except OSError as error:

@@ -30,10 +30,7 @@ DECLARATION = 'protected = ["…"], unprotected = ["…"]'
 def columns(
     path: Path, names: Sequence[str], separator: str | None = None, hint: str = ""
 ) -> Iterator[tuple[int, list[str]]]:
-    """Lines split into exactly the columns of these names, by `separator` or by white space (None).
-
-    Raises UsageError naming file and line.
-    """
+    """Lines split into exactly these columns, by `separator` or white space. Raises UsageError naming file and line."""
     by = "a tab" if separator else "white space"
     hint = hint or f"lines of {', '.join(names)}, separated by {by}"
     for line, text in text_lines(path, hint):
@@ -139,9 +136,7 @@ def run_of(
 
 
 def trec_order(scores: Mapping[str, float]) -> list[tuple[float, str]]:
-    """Scores and documents in the order trec_eval reads in a run: score falling as 32-bit float, ties by doc_id falling
-    as text. What is beyond the range of 32 bits ties.
-    """
+    """Scores and documents as trec_eval orders a run: 32-bit score falling, ties by doc_id falling as text."""
     with np.errstate(over="ignore"):
         stored = np.array(list(scores.values()), dtype=np.float64).astype(np.float32).tolist()
     return sorted(zip(stored, scores, strict=True), reverse=True)
@@ -152,8 +147,7 @@ def read_groups(
 ) -> Iterator[tuple[int, str, str, str]]:
     """Lines of a groups file: (line, doc_id, attribute, group); the group may be `@UNKNOWN`.
 
-    Raises UsageError for an attribute or group that `known` does not declare, with how to declare it in `declared_in`;
-    without `known` (None) any name goes.
+    Raises UsageError for what `attributes`, unless None, do not declare, with how to declare it in `declared_in`.
     """
     declared = {name: declared_groups(attribute) for name, attribute in (attributes or {}).items()}
     for line, (doc_id, attribute, group) in columns(path, GROUPS, "\t"):
@@ -198,10 +192,7 @@ def run_lines(rankings: Iterable[Ranking], tag: str) -> Iterator[str]:
 
 
 def read_scores(path: Path, hint: str = "") -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
-    """A ranker's own scores as `scores_lines` writes them, by query_id and the documents best first.
-
-    A document that comes again, or another query, begins the next ranking. Raises UsageError.
-    """
+    """A ranker's own scores as `scores_lines` writes them, by query_id and the documents best first. Raises UsageError."""
     rankings: list[tuple[str, dict[str, float]]] = []
     for line, (query_id, doc_id, text) in columns(path, ("query_id", "doc_id", "score"), "\t", hint):
         if not rankings or rankings[-1][0] != query_id or doc_id in rankings[-1][1]:
