@@ -425,7 +425,7 @@ class _Asking:
         write_whole(self.folder / FILE, [json_text(_Sent(self.sent))])
 
     def fill(self) -> None:
-        """Submits and collects until every question has an answer or a failure. Raises what makes it useless to go on."""
+        """Submits and collects until every question has an answer or a failure. Raises what ends the run."""
         try:
             for batch in self.open:
                 if batch.batch_id is None:

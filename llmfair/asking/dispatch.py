@@ -482,12 +482,6 @@ class Asker:
             progress.limit = self.lanes.places
             try:
                 completion = await backend.complete(request)
-                if type(completion) is not Completion:
-                    kind = type(completion).__name__
-                    raise UsageError(
-                        f"the backend {self.backend.identity} answers with a {kind}, not a Completion.",
-                        "return llmfair.Completion(text, llmfair.Finish.STOP)",
-                    )
                 return completion
             finally:
                 progress.in_flight -= 1

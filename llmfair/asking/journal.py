@@ -349,7 +349,7 @@ class Journal(JournalAnswers):
             self._sync()
 
     def _sync(self) -> None:
-        """Begins to bring what is written to the disk; raises Unwritable where that failed before, or the file is gone."""
+        """Begins to bring what is written to the disk. Raises Unwritable where that failed, or the file is gone."""
         self._wait()
         self.refuse_removed()
         self._syncing = self._disk.submit(os.fsync, self._file)

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -65,16 +65,6 @@ def import_vllm() -> Any:
     except Exception as error:  # a torch that does not fit makes it raise anything
         raise BackendError(f"vLLM is installed but cannot be used: {line_of(error)}.", INSTALL) from error
     return vllm
-
-
-def require_names(flag: str, keys: Iterable[str], names: Collection[str], fields: str) -> None:
-    """Raises UsageError for the first key that is no field of a class of vLLM's."""
-    for key in keys:
-        if key not in names:
-            raise UsageError(
-                f"vllm: has no {flag} '{key}'.{did_you_mean(key, names)}",
-                f"it takes the fields of vLLM's {fields}",
-            )
 
 
 def start_engine(arguments: Mapping[str, Any]) -> AsyncLLM:
@@ -270,8 +260,12 @@ class VLLM:
         from vllm.platforms import current_platform
 
         checkpoint, settings = self.checkpoint, self.arguments
-        names = set(AsyncEngineArgs.__dataclass_fields__)
-        require_names("--backend-arg", settings, names, "AsyncEngineArgs, for example tensor_parallel_size=2")
+        names = AsyncEngineArgs.__dataclass_fields__
+        if unknown := next((name for name in settings if name not in names), None):
+            raise UsageError(
+                f"vllm: has no --backend-arg '{unknown}'.{did_you_mean(unknown, names)}",
+                "it takes the fields of vLLM's AsyncEngineArgs, for example tensor_parallel_size=2",
+            )
         ours: dict[str, Any] = {
             "model": checkpoint.source,
             "revision": checkpoint.revision,
@@ -358,8 +352,6 @@ def text_parameters(request: Request) -> SamplingParams:
 
     sampling = request.sampling
     extra = {key: value for key, value in sampling.extra.items() if key != "chat_template_kwargs"}
-    names = SamplingParams.__struct_fields__
-    require_names("--extra", extra, names, "SamplingParams, for example top_k=5")
     fields: dict[str, Any] = {
         "temperature": sampling.temperature,
         "max_tokens": sampling.max_tokens,
@@ -374,7 +366,10 @@ def text_parameters(request: Request) -> SamplingParams:
     try:
         return SamplingParams(**fields | extra)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"vLLM does not take these sampling settings: {line_of(error)}.") from None
+        raise UsageError(
+            f"vLLM does not take these sampling settings: {line_of(error)}.",
+            "--extra takes fields of vLLM's SamplingParams, for example top_k=5",
+        ) from None
 
 
 def read_arguments(settings: Mapping[str, str]) -> dict[str, Any]:

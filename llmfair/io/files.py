@@ -337,7 +337,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(text: bytes | str) -> Any:
-    """What the JSON says, a huge integer as the nearest float. Raises ValueError, RecursionError for a very deep one."""
+    """What the JSON says, a huge integer as the nearest float. Raises ValueError; RecursionError if very deep."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:  # NaN, half of a surrogate pair, or no JSON at all

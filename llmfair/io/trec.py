@@ -192,7 +192,7 @@ def run_lines(rankings: Iterable[Ranking], tag: str) -> Iterator[str]:
 
 
 def read_scores(path: Path, hint: str = "") -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
-    """A ranker's own scores as `scores_lines` writes them, by query_id and the documents best first. Raises UsageError."""
+    """What `scores_lines` writes, by query_id and the documents best first. Raises UsageError."""
     rankings: list[tuple[str, dict[str, float]]] = []
     for line, (query_id, doc_id, text) in columns(path, ("query_id", "doc_id", "score"), "\t", hint):
         if not rankings or rankings[-1][0] != query_id or doc_id in rankings[-1][1]:

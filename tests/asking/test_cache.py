@@ -23,7 +23,6 @@ from llmfair.asking.limits import Limits, Progress
 from llmfair.errors import LlmfairError
 from llmfair.nouns import Completion, Finish
 from tests.asking.scripted import Scripted, chain, run, single
-from tests.fresh import printed_by
 
 ANSWER = Completion(
     "[2] > [1]", Finish.STOP, 10, 5, 2, 1, "thought", {"A": -0.25}, "any-2026-01-01", "fp_test", 0.5
@@ -110,27 +109,6 @@ def test_processes_that_write_at_once_lose_no_row(tmp_path: Path) -> None:
             assert found is not None and found.text == f"answer {key}"
 
 
-DYING = """
-import os, time
-while cache.get("a49") is None:
-    time.sleep(0.01)
-os.kill(os.getpid(), 9)
-"""
-
-
-def test_a_killed_process_leaves_a_cache_that_others_can_use(tmp_path: Path) -> None:
-    path = filled(tmp_path / FILE, "before")
-    code = WRITER.replace("cache.close()", DYING)
-    killed = subprocess.run(
-        [sys.executable, "-c", code, str(path), "a", "50"], input="\n", text=True, stdout=subprocess.PIPE
-    )
-    assert killed.returncode == -9
-    with opened(path) as (cache, warnings):
-        assert cache.get("before") is not None and cache.get("a49") is not None
-        cache.put("after", ANSWER)
-    assert not warnings and rows(path) == 102
-
-
 # A cache that cannot be used
 
 
@@ -181,31 +159,6 @@ def test_a_locked_cache_is_waited_for_and_then_left_alone(
         with opened(path) as (cache, warnings):
             assert cache.get("known") is None
         assert len(warnings) == 1 and "locked" in warnings[0]
-
-
-FULL = """
-import resource, sys
-from pathlib import Path
-from llmfair.asking.cache import Cache
-from llmfair.nouns import Completion, Finish
-path = Path(sys.argv[1])
-warnings = []
-cache = Cache(path, "openai any test", warnings.append)
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-for number in range(2000):
-    cache.put(f"new{number}", Completion("a long answer " * 50, Finish.STOP))
-cache.close()
-print(len(warnings), *warnings)
-"""
-
-
-def test_no_room_on_the_disk_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
-    path = filled(tmp_path / FILE, "known")
-    assert printed_by(FULL, path).startswith("1 the answer cache ")
-    with opened(path) as (cache, warnings):
-        assert cache.get("known") is not None
-        cache.put("later", ANSWER)
-    assert not warnings and rows(path) == 2
 
 
 def test_what_is_no_answer_is_asked_again(tmp_path: Path) -> None:

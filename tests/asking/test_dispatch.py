@@ -122,15 +122,6 @@ def test_a_run_that_goes_on_opens_the_backend_once_and_asks_twins_once(journal: 
     assert backend.opened == 1 and backend.asked == {"C....": 1, "x": 1}
 
 
-def test_a_backend_that_answers_with_no_completion_is_told_so(journal: Journal) -> None:
-    class Careless(Scripted):
-        async def complete(self, request: Request) -> Any:
-            return "[1] > [2]"
-
-    with pytest.raises(UsageError, match="scripted answers with a str, not a Completion"):
-        run([single("a", "x"), single("b", "y")], Careless(), journal)
-
-
 @pytest.mark.parametrize(
     ("expects", "room"), [(Permutation(20), 176), (Labels(("A", "B")), 16), (Text(), 256)]
 )
@@ -202,18 +193,6 @@ def test_only_time_without_any_answer_counts_against_max_wait(journal: Journal, 
         yield [chat("late")]
 
     assert run([Program("p", steps)], Scripted(answer, 0.05), journal, Limits(max_wait=0.3)) == {"p": None}
-
-
-def test_a_retried_request_goes_before_those_that_wait(journal: Journal) -> None:
-    order: list[str] = []
-
-    def answer(text: str, attempt: int) -> Any:
-        order.append(text)
-        return Transient("HTTP 500") if text == "first" and attempt == 1 else text
-
-    programs = [single("first", "first"), *singles(40)]
-    run(programs, Scripted(answer, 0.02), journal, Limits(workers=2))
-    assert order.index("first", 1) < 30
 
 
 def test_a_rate_that_is_set_makes_requests_wait_and_fails_none(journal: Journal, clock: Clock) -> None:
@@ -517,17 +496,6 @@ def test_an_interrupt_is_heard_while_every_answer_is_known(
     assert time.monotonic() - started < 30
 
 
-def test_a_stop_reaches_requests_that_wait_for_their_rate(journal: Journal, clock: Clock) -> None:
-    def answer(text: str, attempt: int) -> Any:
-        return MissingKey("the key was refused") if attempt else text
-
-    started = clock.now
-    programs = singles(50)
-    with pytest.raises(MissingKey):
-        run(programs, Scripted(answer), journal, Limits(rpm=60))
-    assert clock.now - started < 2
-
-
 # Steps of many chats
 
 
@@ -611,23 +579,6 @@ def test_searches_of_many_chains_overlap(journal: Journal) -> None:
     few, many = zip(*[(rounds(8, True), rounds(64, True)) for _ in range(2)], strict=True)
     assert min(many) < 2.5 * min(few), (few, many)
     assert rounds(8, False) > 8 * 2 * 0.04, "on the loop one waits for all others"
-
-
-def test_a_failure_within_a_thread_ends_its_program_only(journal: Journal) -> None:
-    def broken() -> Steps[None]:
-        yield [chat("fine")]
-        raise TypeError("a bug")
-
-    def refused() -> Steps[None]:
-        yield [chat("fine")]
-        raise Rejected("no")
-
-    progress = Progress()
-    programs = [Program("a", broken, True), Program("b", refused, True), chain("c", 2, 0.01, True)]
-    found = run(programs, Scripted(), journal, progress=progress)
-    assert found["a"] == Failure("a", "TypeError", "a bug") and found["b"] == Failure("b", "Rejected", "no")
-    assert found["c"] == "C.."
-    assert isinstance(progress.bug, TypeError) and progress.bug.__traceback__ is not None
 
 
 @pytest.mark.parametrize("threaded", [False, True])

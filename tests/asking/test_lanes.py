@@ -12,7 +12,7 @@ from llmfair.asking.journal import Journal, read_rows
 from llmfair.asking.lanes import order
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import Transient
-from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected, Unavailable
+from llmfair.errors import BackendError, Incomplete, MissingKey, Rejected
 from llmfair.nouns import Failure
 from tests.asking.scripted import Answer, Scripted, chain, run, singles
 from tests.virtual import Clock
@@ -161,15 +161,6 @@ def test_all_down_is_an_outage_which_is_waited_out(fleet: Several, journal: Jour
     found = run([chain(f"q{number}", 60) for number in range(12)], fleet, journal, Limits(outage=10))
     assert not [result for result in found.values() if isinstance(result, Failure)]
     assert len(journal) == 720
-
-
-def test_none_that_answers_at_all_is_said_soon(fleet: Several, journal: Journal, clock: Clock) -> None:
-    for one in fleet.members.values():
-        one.down = (0, clock.now + 1000)
-    began = clock.now
-    with pytest.raises(Unavailable, match="connection refused"):
-        run(singles(30), fleet, journal)
-    assert clock.now - began < 5
 
 
 def test_a_server_without_the_model_ends_the_run_before_it_asks(fleet: Several, journal: Journal) -> None:

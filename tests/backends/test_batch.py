@@ -10,16 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.asking.batch import (
-    FILE,
-    MOST_LINES,
-    Batch,
-    Batches,
-    batch_of,
-    dispatch_batch,
-    in_files,
-    read_sent,
-)
+from llmfair.asking.batch import FILE, Batch, Batches, batch_of, dispatch_batch, in_files, read_sent
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
@@ -39,7 +30,6 @@ from tests.batch_server import BatchServer, Made, as_json
 from tests.batch_server import unwaiting as unwaiting
 from tests.fuzz.server.damages import cut, endless, instead, reset, silent, status, thing
 from tests.fuzz.server.front import Damage, Front, Mode
-from tests.pace import within
 from tests.servers import Reply, rank
 
 
@@ -100,12 +90,6 @@ class Run:
         finally:
             journal.close()
         return results, ended
-
-
-def test_fifty_thousand_and_one_lines_are_two_files() -> None:
-    files = list(in_files((str(n), b"x\n") for n in range(MOST_LINES + 1)))
-    assert [len(file) for file in files] == [50_000, 1]
-    assert [key for file in files for key, _ in file] == [str(n) for n in range(MOST_LINES + 1)]
 
 
 def test_a_file_holds_at_most_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,15 +166,6 @@ def test_a_reply_that_is_something_else_is_asked_for_again(event: str, body: byt
         assert len(server.spoil[event]) == (event == "create"), "what was made all the same is found"
 
 
-def test_a_server_that_is_not_there_is_told_soon() -> None:
-    def ask() -> None:
-        _, ended = Run("http://127.0.0.1:1/v1").ask(*each("a"))
-        assert isinstance(ended, Unavailable) and "connection refused by 127.0.0.1:1" in ended.message
-
-    within(3.0, ask)
-    assert not read_sent(Path("run")) and not list(Path("run").glob("batch-*"))
-
-
 def test_a_refusal_ends_its_program_and_a_passing_error_is_asked_again() -> None:
     def respond(body: dict[str, Any], attempt: int) -> Reply:
         text = body["messages"][0]["content"]
@@ -239,14 +214,6 @@ def test_the_other_name_of_the_limit_is_learnt_from_a_batch() -> None:
         assert ended is None and len(results) == 3 and len(server.batches) == 2
 
 
-def test_a_full_queue_of_tokens_says_how_to_submit_less() -> None:
-    error = {"code": "token_limit_exceeded", "line": None, "message": "Enqueued token limit reached"}
-    with BatchServer(refuse=lambda lines: error) as server:
-        _, ended = Run(server.base_url).ask(*each("a"))
-        assert isinstance(ended, Rejected) and "Enqueued token limit reached" in ended.message
-        assert "--max-calls" in ended.hint
-
-
 def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmfair.asking.batch.MOST_LINES", 2)
     error = {"code": "x", "line": 1, "message": "not now"}
@@ -262,13 +229,6 @@ def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: 
         assert ended is None and len(results) == 4
         assert [len(made.lines) for made in server.batches] == [2, 2, 2]
         assert set(server.submitted.values()) == {1}
-
-
-def test_prices_count_what_was_collected() -> None:
-    with BatchServer() as server:
-        run = Run(server.base_url, price_in=1e6, price_out=2e6)
-        run.ask(*each("abc"))
-        assert run.progress.cost == 3 * (10 + 2 * 5)
 
 
 def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None:
@@ -370,11 +330,6 @@ def test_the_key_is_wanted_where_something_is_asked(monkeypatch: pytest.MonkeyPa
     _, ended = Run("https://api.openai.com/v1").ask(*each("a"))
     assert isinstance(ended, MissingKey)
     assert [path.name for path in Path("run").iterdir()] == ["journal.jsonl"]
-
-
-def test_a_step_without_questions_is_no_end() -> None:
-    with BatchServer() as server:
-        assert len(Run(server.base_url).all(program("a", [], [chat("a")], [], [chat("b")]))["a"]) == 2
 
 
 def ignore(cause: str, seconds: float) -> None:

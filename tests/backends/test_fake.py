@@ -222,6 +222,8 @@ def test_a_run_over_lists_keeps_its_name() -> None:
         ("biased,latency=-1", "latency=-1 is not a number from 0"),
         ("biased,positon=1", "no parameter 'positon'. Did you mean 'position'?"),
         ("oracle,pairwise=1", "fake:oracle has no parameter 'pairwise'"),
+        ("reader,listwise=1", "fake:reader has no parameter 'listwise'"),
+        ("nobody", "no simulated model 'fake:nobody'"),
     ],
 )
 def test_parameters_that_cannot_be(name: str, message: str) -> None:
@@ -266,12 +268,6 @@ def test_shares_are_those_injected() -> None:
 
 
 def test_it_orders_no_lists_and_rankers_read_nothing() -> None:
-    with pytest.raises(UsageError, match="fake:reader has no parameter 'listwise'"):
-        fake("reader,listwise=1", BackendOptions())
-    with pytest.raises(UsageError, match="fake:oracle has no parameter 'follow'"):
-        fake("oracle,follow=1", BackendOptions())
-    with pytest.raises(UsageError, match="no simulated model 'fake:nobody'"):
-        fake("nobody", BackendOptions())
     chat = Chat((Message("user", "Order."),), Text(), about={"task": "listwise"})
     with pytest.raises(UsageError, match="does not answer such questions") as caught:
         asyncio.run(fake("reader", BackendOptions()).complete(Request(chat, Sampling(), "key", "probe")))

@@ -189,11 +189,6 @@ def test_a_template_that_refuses_or_drops_the_system_text_is_folded() -> None:
         assert "--system fold" in error.value.hint
 
 
-def test_fold_and_separate_are_kept_where_the_template_takes_either() -> None:
-    assert ChatTemplate(chat_tokenizer("llama"), "fold").text(CHAT).count("<|start_header_id|>") == 2
-    assert ChatTemplate(chat_tokenizer("llama"), "separate").text(CHAT).count("<|start_header_id|>") == 3
-
-
 def test_a_template_without_bos_gets_the_tokenizer_s() -> None:
     bare = ChatTemplate(chat_tokenizer("llama", LLAMA_TEMPLATE.removeprefix("{{ bos_token }}")))
     assert bare.ids(CHAT) == ChatTemplate(chat_tokenizer("llama")).ids(CHAT)
@@ -237,16 +232,6 @@ def test_labels_are_the_tokens_where_the_answers_part(
         whole = list(tokenizer(template.text(CHAT) + answer, add_special_tokens=False).input_ids)
         assert whole[: len(ids)] == ids and whole[len(ids)] == labels[label]
         assert tokenizer.decode([labels[label]]) == label
-
-
-def test_a_shared_space_before_the_labels_is_part_of_the_prompt() -> None:
-    """Mistral's tokenizer makes ` A` and ` B` two tokens each, the first of which is the space."""
-    tokenizer = chat_tokenizer("mistral")
-    template = ChatTemplate(tokenizer)
-    ids, labels = template.label_ids(CHAT, {"A": " A", "B": " B"})
-    space = list(tokenizer(" A", add_special_tokens=False).input_ids)[:-1]
-    assert ids == [*template.ids(CHAT), *space]
-    assert [tokenizer.decode([found]) for found in labels.values()] == (["A", "B"] if space else [" A", " B"])
 
 
 def test_answers_that_one_token_cannot_tell_apart_are_refused() -> None:

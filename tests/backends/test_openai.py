@@ -154,23 +154,6 @@ def test_nobody_listens() -> None:
             assert error.cause == f"connection refused by {host}:{port}"
 
 
-def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    def resolve(*_: object, **__: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    error = ask("http://nowhere.invalid:80/v1")[0]
-    assert isinstance(error, Transient)
-    assert error.cause == "the name of nowhere.invalid:80 cannot be resolved"
-
-
-def test_a_server_without_tls() -> None:
-    with Server() as server:
-        error = ask(server.base_url.replace("http:", "https:"))[0]
-    assert isinstance(error, Transient)
-    assert error.cause == f"no secure connection to {server.host} (certificate or protocol)"
-
-
 def test_a_broken_off_answer_is_tried_once_more() -> None:
     with Server(lambda body, attempt: Reply("", finish_reason="error")) as server:
         kinds = [type(outcome) for outcome in ask(server.base_url, REQUEST, REQUEST)]
@@ -265,11 +248,6 @@ def test_a_reply_without_end_is_not_read_to_it() -> None:
         (outcome,) = ask(server.base_url)
     assert isinstance(outcome, Rejected)
     assert "sends more than 1 MB in one reply" in outcome.message and "--max-reply" in outcome.hint
-
-
-def test_a_server_that_reports_nothing() -> None:
-    answer = answered(Reply(body={"choices": [{"message": {"content": "[1]"}}]}))
-    assert replace(answer, seconds=0) == Completion("[1]", Finish.STOP)
 
 
 ODD: list[tuple[str, Any]] = [
@@ -463,11 +441,6 @@ def test_a_key_that_is_no_header(monkeypatch: pytest.MonkeyPatch, key: str) -> N
     with pytest.raises(UsageError) as caught:
         opened()
     assert CANARY not in str(caught.value)
-
-
-def test_limit_name_by_server() -> None:
-    assert opened().limit_name == "max_completion_tokens"
-    assert opened(base_url="http://127.0.0.1:1/v1").limit_name == "max_tokens"
 
 
 def test_variables_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
