@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.runs.run import Watch
     from llmfair.backends.base import Backend
-    from llmfair.report.page import General, Page, Source
+    from llmfair.report.page import Page, Source
     from llmfair.report.table import Table
     from llmfair.results import RunVerdict
 
@@ -96,6 +96,12 @@ TABLES = {
     "mitigate": "mitigation.words:headed_table",
 }
 """The table of each general command; kinds of audits and studies have those of their own."""
+PAGES = {
+    "score": "report.compare:score_page",
+    "finetune-lora": "tuning.words:adapter_page",
+    "mitigate": "mitigation.words:mitigation_page",
+}
+"""The same of their pages."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -480,39 +486,30 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
     from llmfair.audits.runs.exhibits import declared, exhibits_of
     from llmfair.report.matrix import many_page
-    from llmfair.report.page import unfinished
+    from llmfair.report.page import run_page, study_page, unfinished
 
     names: dict[str, None] = {}
-    for source in sources:
-        if (results := source.results) is None:
-            continue
+    for results in filter(None, (source.results for source in sources)):
         if results.task in ("finetune-lora", "mitigate"):
             names |= dict.fromkeys(row.measure for row in results.rows)
         else:
-            names |= dict.fromkeys(results.shown if source.study else results.measures)
+            names |= dict.fromkeys(results.shown if study_of(results.task) else results.measures)
     measures = declared(list(names))
+
+    def page(source: Source) -> Page:
+        if source.is_audit:
+            return run_page(source, exhibits_of(source.run, evidence))
+        page_of_task: Callable[[Source, Exhibits], Page] = study_page
+        if source.study is None:
+            page_of_task = registry.at(f"llmfair.{PAGES[source.results.task]}")
+        return page_of_task(source, Exhibits(measures=measures))
+
     if len(sources) > 1:
-        return many_page(sources, measures, _general)
+        return many_page(sources, measures, page)
     (source,) = sources
     if source.results is None:
         raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
-    exhibits = exhibits_of(source.run, evidence) if source.manifest else Exhibits(measures=measures)
-    return _general(source).page(source, exhibits)
-
-
-def _general(source: Source) -> General:
-    """What is told of results: of an audit, a study or another command."""
-    from llmfair.mitigation.words import MITIGATION_PAGE
-    from llmfair.report.compare import SCORE
-    from llmfair.report.page import audit_general, study_general
-    from llmfair.report.words import wording
-    from llmfair.tuning.words import ADAPTER_PAGE
-
-    if source.study is not None:
-        return study_general(source.study)
-    if source.is_audit:
-        return audit_general(wording(source.results.task))
-    return {"score": SCORE, "finetune-lora": ADAPTER_PAGE, "mitigate": MITIGATION_PAGE}[source.results.task]
+    return page(source)
 
 
 def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:

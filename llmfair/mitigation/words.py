@@ -27,7 +27,7 @@ from llmfair.mitigation.results import (
 )
 from llmfair.nouns import Conclusion
 from llmfair.report.figures import COST, favoured_of, on_log, value_of
-from llmfair.report.page import General, Page, Source, plain_page, warnings_of
+from llmfair.report.page import Page, Source, plain_page, warnings_of
 from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.plots import Plot, front_plot
 from llmfair.report.section import Section
@@ -326,11 +326,3 @@ def _plots(results: MitigationResults) -> Iterator[Plot]:
     ]
     if points:
         yield front_plot(points, results.band, favoured, f"{COST}-front")
-
-
-MITIGATION_PAGE = General(
-    words=WORDS,
-    page=mitigation_page,
-    table=lambda source: mitigation_table(source.results),
-    warnings=lambda source: missing_lines(source.results),
-)

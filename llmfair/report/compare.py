@@ -28,7 +28,7 @@ from llmfair.report.figures import (
     value_of,
 )
 from llmfair.report.groups import about
-from llmfair.report.page import General, Page, Source, missing_of, plain_page, queries_table, warnings_of
+from llmfair.report.page import Page, Source, missing_of, plain_page, queries_table, warnings_of
 from llmfair.report.phrases import few_queries, reasons
 from llmfair.report.plots import Plot, Point, palette, utility_and_ratio
 from llmfair.report.section import Section
@@ -338,12 +338,3 @@ def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
         yield utility_and_ratio(points, plain_name(across), plain_name(up), None)
     favoured = favoured_of(results.runs[0].words)
     yield from against_the_band(headlines, measures, results.band, favoured, HEADLINES)
-
-
-SCORE = General(
-    words=WORDS,
-    page=score_page,
-    table=lambda source: score_table(source.results),
-    missing=lambda source: lacking(source.results),
-    outcome=lambda source: score_outcome(source.results),
-)

@@ -3,87 +3,88 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from llmfair.audits.kind import kind_of, kinds
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.groups import DRAWN, AuditedRun, Group, groups_of
 from llmfair.report.page import (
-    General,
+    SIMULATED,
     Method,
     Page,
     Source,
     cost_of,
     formulas_of,
+    lacking_of,
     limits_of,
+    outcome_of,
     unfinished,
     warnings_of,
 )
-from llmfair.report.phrases import capitalised, few_queries
+from llmfair.report.phrases import few_queries
 from llmfair.report.table import Cell, Column, Place, Table, headings, places_of
-from llmfair.results import Declared, Row
-from llmfair.rundir import PromptRecord
+from llmfair.results import Declared, Row, RunVerdict
 
 
-def many_page(sources: Sequence[Source], measures: Declared, general: Callable[[Source], General]) -> Page:
-    """The page of several runs; those without results are named, and left out."""
+def many_page(sources: Sequence[Source], measures: Declared, page_of: Callable[[Source], Page]) -> Page:
+    """The page of several runs; those without results are named, and left out. `page_of`: that of what is no audit."""
     groups = _groups(sources)
-    parts = [(source, general(source)) for source in sources if source.results is not None]
-    others = [(source, of) for source, of in parts if not source.is_audit]
-    words = dict.fromkeys(
-        [tuple(kind_of(group.task).words.method) for group in groups] + [tuple(of.words) for _, of in others]
-    )
-    results = [source.results for source, _ in parts]
-    attributes = dict.fromkeys(
-        run.attribute for of_run in results for run in (of_run.runs if of_run.task == "score" else [of_run])
-    )
-    outcome = [
-        (f"{source.name} {name}".strip(), verdict)
-        for source, of in parts
-        for name, verdict in of.outcome(source)
+    parts = [(of, None if of.is_audit else page_of(of)) for of in sources if of.results is not None]
+    others = [(source, page) for source, page in parts if page is not None]
+    unfinished_runs = [source for source in sources if source.results is None]
+    missing = [unfinished(source) for source in unfinished_runs]
+    attributes, facts, outcome = dict[str, None](), list[tuple[str, str]](), list[tuple[str, RunVerdict]]()
+    for source, page in parts:
+        name, results = source.name, source.results
+        measured = results.runs if results.task == "score" else [results]
+        attributes |= dict.fromkeys(of.attribute for of in measured)
+        missing += [f"{name}: {line}" for line in (page.missing if page else lacking_of(source)[:-1])]
+        for run, verdict in page.outcome if page else outcome_of(results):
+            outcome.append((f"{name} {run}".strip(), verdict))
+        facts.append((name, _fact(source)))
+    facts += [(source.name, "no results yet") for source in unfinished_runs]
+    paragraphs = [kind_of(group.task).words.method for group in groups] + [
+        page.method.words for _, page in others
     ]
     gravity = [*dict.fromkeys(status for kind in kinds() for status in kind.words.statuses)]
     verdicts = [verdict for _, verdict in outcome if verdict.status in gravity]
     gravest = min(verdicts, key=lambda verdict: gravity.index(verdict.status), default=None)
+    tables = [
+        replace(table, title=_of_lists(table.title, group))
+        for group in groups
+        for table in (*_tables(group), *kind_of(group.task).words.group_tables(group))
+    ]
+    plots = [
+        replace(plot, title=_of_lists(plot.title, group))
+        for number, group in enumerate(groups)
+        for plot in kind_of(group.task).words.group_plots(group, measures, number)
+    ]
+    named = [_of_lists(f"{group.task} on {_about(group, ', ')}", group) for group in groups]
+    results_of_all = [source.results for source, _ in parts]
     return Page(
         kind="Report",
-        title=", ".join([count(len(sources), "run"), *([" and ".join(attributes)] if attributes else [])]),
-        subtitle=" · ".join(
-            [
-                *(_of_lists(f"{group.task} on {_about(group, ', ')}", group) for group in groups),
-                *(source.name for source, _ in others),
-            ]
-        ),
-        missing=[
-            *(unfinished(source) for source in sources if source.results is None),
-            *(f"{source.name}: {line}" for source, of in parts for line in of.missing(source)),
+        title=", ".join(filter(None, [count(len(sources), "run"), " and ".join(attributes)])),
+        subtitle=" · ".join([*named, *(source.name for source, _ in others)]),
+        missing=missing,
+        warnings=[
+            *warnings_of(getattr(each, "model", "") for each in results_of_all),
+            *_warnings(groups, parts),
         ],
-        warnings=[*warnings_of(getattr(each, "model", "") for each in results), *_warnings(groups, parts)],
         tables=[
-            *(
-                replace(table, title=_of_lists(table.title, group))
-                for group in groups
-                for table in (*_tables(group), *kind_of(group.task).words.group_tables(group))
-            ),
-            *(of.table(source) for source, of in others if getattr(source.results, "rows", None)),
+            *tables,
+            *(page.tables[0] for source, page in others if getattr(source.results, "rows", None)),
         ],
-        plots=[
-            replace(plot, title=_of_lists(plot.title, group))
-            for number, group in enumerate(groups)
-            for plot in kind_of(group.task).words.group_plots(group, measures, number)
-        ],
+        plots=plots,
         method=Method(
-            words=[paragraph for paragraphs in words for paragraph in paragraphs],
+            words=[*dict.fromkeys(chain(*paragraphs))],
             formulas=formulas_of(measures),
-            facts=[
-                *((source.name, _fact(source, of)) for source, of in parts),
-                *((source.name, "no results yet") for source in sources if source.results is None),
-            ],
+            facts=facts,
             prompt="",
             command="llmfair report " + " ".join(source.name for source in sources),
-            limits=limits_of(results),
+            limits=limits_of(results_of_all),
         ),
         outcome=outcome,
         following="" if gravest is None else gravest.next,
@@ -91,37 +92,35 @@ def many_page(sources: Sequence[Source], measures: Declared, general: Callable[[
 
 
 def _groups(sources: Sequence[Source]) -> list[Group]:
+    """The audits in tables; a prompt's name that two prompts have stands with the beginning of its SHA-256."""
     audited = [(source, source.manifest) for source in sources if source.manifest and source.is_audit]
-    prompts = prompt_names(manifest.prompt for _, manifest in audited)
+    files = {of.prompt.sha256: of.prompt.file for _, of in audited if of.prompt}
+    shared = Counter(files.values())
     audits = []
     for source, of in audited:
-        named = {"prompt": prompts[of.prompt.sha256]} if of.prompt else {}
+        prompt = of.prompt
+        named = (
+            {"prompt": prompt.file + f" {prompt.sha256[:8]}" * (shared[prompt.file] > 1)} if prompt else {}
+        )
         audits.append(AuditedRun(source.run.path, {**named, **of.settings}, of.flags, source.results))
     return groups_of(audits, {kind.name: kind for kind in kinds()})
 
 
-def prompt_names(prompts: Iterable[PromptRecord | None]) -> dict[str, str]:
-    """What each prompt is called, by its SHA-256; where two have one name, with the beginning of that."""
-    files = {prompt.sha256: prompt.file for prompt in prompts if prompt is not None}
-    shared = Counter(files.values())
-    return {sha256: file + f" {sha256[:8]}" * (shared[file] > 1) for sha256, file in files.items()}
-
-
-def _warnings(groups: Sequence[Group], parts: Sequence[tuple[Source, General]]) -> Iterator[str]:
+def _warnings(groups: Sequence[Group], parts: Sequence[tuple[Source, Page | None]]) -> Iterator[str]:
     """What has to be known before figures are read: of tables that are apart, of single runs, of few queries."""
     for task, dataset in dict.fromkeys((group.task, group.dataset) for group in groups if group.lists):
         yield (
             f"Runs of {task} on {dataset} were asked about different lists: each table is of one of them, and figures "
             "of different tables do not compare."
         )
-    few = dict[str, list[str]]()
-    for source, of in parts:
-        yield from (f"{source.name}: {warning}" for warning in of.warnings(source))
-        for warning in few_queries(source.results.design.queries) if source.is_audit else ():
-            few.setdefault(capitalised(warning), []).append(source.name)
-    for warning, names in few.items():
-        every = len(names) == sum(source.is_audit for source, _ in parts)
-        yield f"{', '.join(names)}: {warning}." if not every else f"{warning}."
+    named: dict[str, list[str]] = {}
+    for source, page in parts:
+        warnings = page.warnings if page else source.results.warnings
+        if source.is_audit:
+            warnings = [*warnings, *few_queries(source.results.design.queries)]
+        for warning in warnings:
+            named.setdefault(warning, []).append(source.name)
+    yield from (f"{', '.join(names)}: {warning}" for warning, names in named.items() if warning != SIMULATED)
     if any(len(group.rows) > DRAWN for group in groups):
         yield f"Figures show the first {DRAWN} models, tables all of them."
 
@@ -191,10 +190,11 @@ def _tables(group: Group) -> Iterator[Table]:
         yield Table.of(f"Conclusions · {_about(group)} · {group.task}", cells(texts), group.rows)
 
 
-def _fact(source: Source, of: General) -> str:
+def _fact(source: Source) -> str:
     """What was run, in a line."""
     results = source.results
     if not source.is_audit:
         return str(results.task)
     cost = f" · cost {text}" if (text := cost_of(source.manifest)) else ""
-    return f"{of.table(source).title}{cost} · seed {results.design.seed} · {results.status}"
+    title = kind_of(results.task).words.table(results).title
+    return f"{title}{cost} · seed {results.design.seed} · {results.status}"

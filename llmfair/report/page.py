@@ -25,7 +25,7 @@ from llmfair.report.phrases import calls_of, capitalised
 from llmfair.report.plots import Plot
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Lead, Place, Table, figure_columns, lead_of
-from llmfair.report.words import LIMITS, Wording
+from llmfair.report.words import LIMITS
 from llmfair.results import (
     Declared,
     Evidence,
@@ -306,51 +306,22 @@ class Page:
         return lead_of(self.outcome, self.following)
 
 
-@dataclass(frozen=True)
-class General:
-    """What reports know of a command from a folder with its results.
-
-    `words` are its method's paragraphs; `missing` and `warnings` what is said of it among several runs, `outcome` its
-    verdicts by name.
-    """
-
-    words: Sequence[str]
-    page: Callable[[Source, Exhibits], Page]
-    table: Callable[[Source], Table]
-    missing: Callable[[Source], Iterable[str]] = lambda source: ()
-    warnings: Callable[[Source], Iterable[str]] = lambda source: ()
-    outcome: Callable[[Source], Iterable[tuple[str, RunVerdict]]] = lambda source: outcome_of(source.results)
-
-
 def outcome_of(results: Any) -> list[tuple[str, RunVerdict]]:
     """The verdict of a single run."""
     return [] if results.verdict is None else [("", results.verdict)]
 
 
-def audit_general(words: Wording) -> General:
-    """What reports know of an audit."""
-
-    def missing(source: Source) -> list[str]:
-        results, manifest = source.results, source.manifest
-        return (
-            missing_of(manifest.status, results.chains, results.failures, words.titles)[:-1]
-            if manifest
-            else []
-        )
-
-    return General(
-        words=words.method,
-        page=run_page,
-        table=lambda source: words.table(source.results),
-        missing=missing,
-        warnings=lambda source: source.results.warnings,
-    )
+def lacking_of(source: Source) -> list[str]:
+    """What an audit that is not through lacks, in sentences."""
+    results, manifest = source.results, source.manifest
+    assert manifest is not None
+    titles = kind_of(results.task).words.titles
+    return missing_of(manifest.status, results.chains, results.failures, titles)
 
 
 def run_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an audit's run folder; `exhibits` is what the command found beside the folder."""
-    folder, results = source.run.path, source.results
-    manifest = source.manifest or source.run.read_manifest()
+    folder, results, manifest = source.run.path, source.results, source.manifest
     words = kind_of(results.task).words
     section = words.section(results, folder, exhibits)
     names = {condition: words.titles.get(condition, condition) for condition in results.design.keys}
@@ -358,7 +329,7 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
     page = plain_page(
         results, exhibits, replace(section, facts=[*section.facts, *calls]), words.title,
         f"{results.short_name} on {results.dataset}" + f", {results.attribute}" * bool(results.words.protected),
-        asdict(results.words), missing_of(manifest.status, results.chains, results.failures, words.titles),
+        asdict(results.words), lacking_of(source),
         warnings_of([results.model], results.requirements, results.warnings),
         queries_table(folder, words.condition, lambda row: names.get(row.key), results, results.shown, exhibits),
         manifest,
@@ -367,28 +338,20 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
     return replace(page, tables=tables, evidence=exhibits.evidence, sees=results.sees)
 
 
-def study_general(study: Study) -> General:
-    """What reports know of a study of several audits."""
-    words, name = study.words, f"{study.name.capitalize()} study"
-
-    def page(source: Source, exhibits: Exhibits) -> Page:
-        results: StudyResults = source.results
-        plots = list(words.plots(results, exhibits.measures)) if results.rows else []
-        title = (
-            f"{results.model} on {results.dataset}, {results.attribute}" if results.rows else "no results yet"
-        )
-        return plain_page(
-            results, exhibits, Section(words.table(results), plots, words=words.method), name, title,
-            {} if results.words is None or not results.rows else asdict(results.words), results.missing,
-            warnings_of([results.model] * bool(results.rows)),
-        )  # fmt: skip
-
-    return General(
-        words=words.method,
-        page=page,
-        table=lambda source: words.table(source.results),
-        missing=lambda source: source.results.missing,
-    )
+def study_page(source: Source, exhibits: Exhibits) -> Page:
+    """The page of a study of several audits."""
+    results: StudyResults = source.results
+    assert source.study is not None
+    words, title, plots = source.study.words, "no results yet", list[Plot]()
+    if results.rows:
+        title = f"{results.model} on {results.dataset}, {results.attribute}"
+        plots = [*words.plots(results, exhibits.measures)]
+    return plain_page(
+        results, exhibits, Section(words.table(results), plots, words=words.method),
+        f"{source.study.name.capitalize()} study", title,
+        {} if results.words is None or not results.rows else asdict(results.words), results.missing,
+        warnings_of([results.model] * bool(results.rows)),
+    )  # fmt: skip
 
 
 def plain_page(

@@ -21,7 +21,7 @@ from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
 from llmfair.report.figures import HEADLINES, favoured_of, on_log, value_of
-from llmfair.report.page import General, Page, Source, plain_page
+from llmfair.report.page import Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.plan import duration
 from llmfair.report.plots import Plot, ratios, stacked_answers
@@ -403,6 +403,3 @@ def _plots(results: FinetuneResults) -> Iterator[Plot]:
         if any(after for *_, after in lines):
             title = f"{capitalised(name)}, before and after"
             yield ratios(lines, name, band, title, file, favoured=favoured_of(results.words))
-
-
-ADAPTER_PAGE = General(words=WORDS, page=adapter_page, table=lambda source: finetune_table(source.results))
