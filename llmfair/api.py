@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -41,7 +40,6 @@ from llmfair.settings.declaration import CommandSettings, default_of
 if TYPE_CHECKING:
     import pandas
 
-    from llmfair.asking.limits import Progress
     from llmfair.audits.runs.run import Watch
     from llmfair.backends.base import Backend
     from llmfair.report.page import Page, Source
@@ -573,25 +571,24 @@ def schema() -> dict[str, Any]:
 
 def _watch(name: str, visible: bool, batch: bool = False) -> Watch:
     """Shows a bar on stderr if that is wanted."""
+    from llmfair.audits.runs.run import no_watch
+    from llmfair.terminal import Watching
 
-    def watch(
-        folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
-    ) -> AbstractContextManager[None]:
-        from llmfair.terminal import asking
+    return Watching(name, batch=batch) if visible else no_watch
 
-        if not visible or not planned["calls"]:
-            return nullcontext()
-        return asking(name, {}, folder, planned, progress, limit, batch=batch)
 
-    return watch
+def report_beside(run: RunDir, tell: Callable[[str], object]) -> Path | None:
+    """The report beside the results; None where there can be none, since no run is lost by it: `tell` hears why."""
+    try:
+        return write_report(run.path)
+    except Exception as error:
+        why = error if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
+        tell(f"no report was written, everything else was: {why}")
+        return None
 
 
 def _report(run: RunDir) -> None:
-    """Writes the report beside the results; warns where there can be none, since no run is lost by it."""
-    try:
-        write_report(run.path)
-    except Exception as error:
-        warnings.warn(f"no report was written, everything else was: {error}", stacklevel=6)
+    report_beside(run, lambda text: warnings.warn(text, stacklevel=8))
 
 
 def _readable(error: LlmfairError, folder: Path) -> LlmfairError:

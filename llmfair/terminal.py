@@ -9,7 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from llmfair.beginning import stop_code
 from llmfair.errors import LlmfairError, UsageError, shortened
 from llmfair.io import secrets
-from llmfair.io.files import SCHEMA, json_text
+from llmfair.io.files import SCHEMA, json_text, plain
 from llmfair.io.text import count, in_json, visible, wrapped
 
 if TYPE_CHECKING:
@@ -174,17 +174,18 @@ def show(
     lines: Callable[[], tuple[Sequence[str], Iterable[Sequence[Any]]]] | None = None,
     report: Path | None = None,
     below: Sequence[object] = (),
+    error: LlmfairError | None = None,
 ) -> None:
     """A result on stdout in the style that was asked for.
 
     `lines`: columns and lines for programs, where they are not the table's; `below`: lines under the table of a
-    terminal.
+    terminal; `error`: what ends the command, which the JSON document has too.
     """
     from llmfair.report.table import markdown
     from llmfair.rundir import csv_text
 
     if style == "json":
-        print_json(document)
+        print_json(document if error is None else {**plain(document), **failure(error)})
     elif style == "tsv":
         header, rows = lines() if lines else (table().header, table().rows)
         print(csv_text(header, rows, "\t"), end="")
@@ -305,30 +306,6 @@ class Bar(Line):
         ]
 
 
-@contextmanager
-def asking(
-    name: str,
-    seen: dict[str, Any],
-    folder: Path,
-    planned: Mapping[str, Any],
-    progress: Progress,
-    limit: int,
-    before: str = "",
-    batch: bool = False,
-) -> Iterator[None]:
-    """Shows a run while it asks, after a line `before`; notes in `seen` where it goes and how far it is."""
-    output.begun.append(folder)
-    seen.update(folder=folder, calls=planned["calls"], progress=progress)
-    progress.tell = lambda text: say(visible(text))
-    if planned["calls"] and before:
-        say(before)
-    if not planned["calls"] or batch:  # a batch has nothing to draw for hours
-        yield
-        return
-    with drawn(Bar(name, planned["calls"], progress, limit)):
-        yield
-
-
 class Count(Line):
     """How many of so many things are done, `done()` of them so far, at which rate, and when it will be all.
 
@@ -348,6 +325,46 @@ class Count(Line):
         return [
             f"{done:,}/{self.total:,} {self.unit}", f"{rate:,.1f}/s" * bool(rate), self.left(rate), self.words
         ]  # fmt: skip
+
+
+@dataclass
+class Watching:
+    """Shows a run while it asks, after a line `before` of what is planned; where it goes, and how far it is.
+
+    `calls` are those planned; `batch`: there is nothing to draw for hours. Called as a `Watch` of `audits.runs.run`.
+    """
+
+    name: str
+    before: Callable[[Mapping[str, Any]], str] = lambda planned: ""
+    batch: bool = False
+    folder: Path | None = None
+    calls: int = 0
+    progress: Progress | None = None
+
+    @contextmanager
+    def __call__(
+        self, folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
+    ) -> Iterator[None]:
+        self.folder, self.calls, self.progress = folder, planned["calls"], progress
+        output.begun.append(folder)
+        progress.tell = lambda text: say(visible(text))
+        if self.calls and (before := self.before(planned)):
+            say(before)
+        state: Line = Bar(self.name, self.calls, progress, limit)
+        if not self.calls:  # a ranker that asks nobody
+            for remark in planned["remarks"]:
+                say(remark)
+            chains = getattr(planned.get("design"), "chains", 0)
+            name = self.name.replace("Asking", "Ranking by", 1)
+            state = Count(name, chains, "lists", lambda: progress.finished)
+        with nullcontext() if self.batch else drawn(state):
+            yield
+
+    def how_far(self) -> str:
+        """How many answers of those planned the run has on disk."""
+        from llmfair.rundir import RunDir
+
+        return f"{RunDir(self.folder or Path()).answers():,} of {self.calls:,} answers"
 
 
 @contextmanager

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,16 +19,12 @@ from llmfair.settings.commands import AuditSettings, CalibrationSettings, StudyS
 if TYPE_CHECKING:
     from llmfair.asking.limits import Progress
     from llmfair.audits.gates import Suite
-    from llmfair.audits.runs.run import Spending
+    from llmfair.audits.runs.run import RunOutcome, Spending
     from llmfair.audits.study import SettingRun
     from llmfair.audits.subject import Subject
     from llmfair.report.table import Table
     from llmfair.results import Results
     from llmfair.rundir import Manifest, RunDir
-
-
-EVIDENCE = 20
-"""Answers that a report shows with their prompts."""
 
 
 def add(app: typer.Typer, kind: Kind) -> None:
@@ -71,17 +65,19 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         for single, subject in runs:
             name = single.called(subject.label, among=settings) if several else "this command"
             try:
-                document, error, run = _audit(kind, single, subject, style, spending, suites, name)
+                written = _audit(kind, single, subject, style, spending, suites, name)
+                document, error = plain(written.results), written.error
                 if error is None or isinstance(error, RequirementFailed):
-                    complete.append(run)
+                    complete.append(written.folder)
             except LlmfairError as failure:
                 if not several:
                     raise
-                document, error = {"model": name, **terminal.failure(failure)}, failure
-            documents.append(document)
+                document, error = {"model": name}, failure
             if error is not None:
+                document |= terminal.failure(error)
                 error.message = f"{name}: {error.message}" if several else error.message
                 errors.append(error)
+            documents.append(document)
     finally:
         if settings.junit is not None and suites:
             write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
@@ -115,11 +111,10 @@ def _audit(
     spending: Spending,
     suites: list[Suite],
     spender: str,
-) -> tuple[dict[str, Any], LlmfairError | None, RunDir]:
-    """One model's audit, shown; returns its results as JSON, what left them incomplete or under a gate, its folder.
+) -> RunOutcome:
+    """One model's audit, shown. Raises the errors after which there are no results.
 
     `spending`: what other runs of the command have used. `suites` gets what comes of it. `spender`: whose cost is told.
-    Raises the errors after which there are no results.
     """
     from llmfair.audits.commands import continuing
     from llmfair.audits.gates import suite_of
@@ -128,43 +123,31 @@ def _audit(
     from llmfair.results import TIDY, lines_of
     from llmfair.rundir import REPORT, named_model
 
-    name, seen = subject.label, dict[str, Any]()
-
-    @contextmanager
-    def watch(folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Iterator[None]:
-        before = "\n".join([kind.words.before(planned), *planned["remarks"]])
-        with terminal.asking(
-            f"Asking {name}", seen, folder, planned, progress, limit, before, settings.batch
-        ):
-            if planned["calls"]:
-                yield
-                return
-            for remark in planned["remarks"]:
-                terminal.say(remark)
-            chains = getattr(planned["design"], "chains", 0)
-            with terminal.drawn(
-                terminal.Count(f"Ranking by {name}", chains, "lists", lambda: progress.finished)
-            ):
-                yield
+    name = subject.label
+    watch = terminal.Watching(
+        f"Asking {name}",
+        lambda planned: "\n".join([kind.words.before(planned), *planned["remarks"]]),
+        settings.batch,
+    )
 
     def draw(run: RunDir, results: Results) -> None:
         if settings.report and ranked(results):
             write_report(run)
 
-    def how_far() -> str:
-        if not seen["folder"].is_dir():
+    def how_far(folder: Path) -> str:
+        if not folder.is_dir():
             return "Stopped before the first answer. The same command begins again."
-        return f"Stopped at {answers_of(**seen)}. The same command continues: {seen['folder']}"
+        return f"Stopped at {watch.how_far()}. The same command continues: {folder}"
 
     try:
         with spending.run(settings, subject, watch) as (affordable, noting):
             written = perform(kind.design(affordable, subject), noting, draw)
     except KeyboardInterrupt:
-        if "progress" not in seen:
+        if watch.folder is None:
             raise
-        left = str(seen["folder"]) if seen["folder"].is_dir() else None
-        code = terminal.interrupted(how_far(), run=left)
-        say_cost(seen["folder"], seen["progress"], spender)
+        left = str(watch.folder) if watch.folder.is_dir() else None
+        code = terminal.interrupted(how_far(watch.folder), run=left)
+        say_cost(watch, spender)
         raise typer.Exit(code) from None
     except LlmfairError as failure:
         suites.append(suite_of(name, kind.name, None, failure))
@@ -186,28 +169,21 @@ def _audit(
             [report or run.path],
         )
     if isinstance(error, Incomplete):
-        terminal.say(how_far())
+        terminal.say(how_far(run.path))
     elif error is None and results.status == "incomplete":
         terminal.say(
             f"Stopped where it was asked to. Without --stop-after the same command goes on: {run.path}"
         )
-    say_cost(run.path, seen["progress"], spender)
-    return {**plain(results), **(terminal.failure(error) if error is not None else {})}, error, run
+    say_cost(watch, spender)
+    return written
 
 
-def answers_of(folder: Path, calls: int, **_: Any) -> str:
-    """How many answers of those planned a run has on disk, as it is told everywhere."""
-    from llmfair.rundir import RunDir
-
-    return f"{RunDir(folder).answers():,} of {calls:,} answers"
-
-
-def say_cost(folder: Path, progress: Progress, spender: str) -> None:
+def say_cost(watch: terminal.Watching, spender: str) -> None:
     """What a run has cost, where prices are known, after what `spender` asked and cost now."""
     from llmfair.rundir import RunDir
 
-    run = RunDir(folder)
-    if run.manifest.is_file() and (text := cost_text(run.read_manifest(), progress, spender)):
+    run = RunDir(watch.folder) if watch.folder else None
+    if run and run.manifest.is_file() and (text := cost_text(run.read_manifest(), watch.progress, spender)):
         terminal.say(text)
 
 
@@ -231,21 +207,11 @@ def ranked(results: Results) -> int:
 
 
 def write_report(run: RunDir, open_it: bool = False) -> Path | None:
-    """`report.html` beside an audit's results; None, with a warning, where there can be none: no run is lost by it."""
-    from llmfair.api import page_of, write_page
-    from llmfair.report.page import read_source
-    from llmfair.rundir import REPORT
+    """`report.html` beside an audit's results; None, with a warning, where there can be none."""
+    from llmfair.api import report_beside
 
-    path = run.path / REPORT
-    try:
-        write_page(path, page_of([read_source(run)], EVIDENCE))
-    except Exception as error:
-        why = error.message if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
-        terminal.warn(f"no report was written, everything else was: {why}")
-        if terminal.output.verbose:
-            traceback.print_exception(error)
-        return None
-    if open_it:
+    path = report_beside(run, terminal.warn)
+    if path is not None and open_it:
         open_page(path)
     return path
 
@@ -307,14 +273,14 @@ def _study(kind: Kind, named: Study, settings: StudySettings, style: str) -> Non
     if style in ("table", "md") and not any(ranked(run.results) for run in tried if run.results):
         print(f"No result: no setting has a {kind.words.unit.removesuffix('s')} with all its answers.")
     else:
-        document = {**plain(results), **(terminal.failure(gravest) if gravest else {})}
         terminal.show(
             style,
-            document,
+            results,
             lambda: headed(named.words.table(results), results.verdict),
             lambda: named.lines(results),
             report,
             [*results.runs, *filter(None, [report])],
+            gravest,
         )
     _end_with(gravest, [run.error for run in tried if run.error is not None])
 
@@ -323,30 +289,27 @@ def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
     """Every setting's run, each with its progress shown."""
     from llmfair.audits.study import sweep
 
-    seen: dict[str, Any] = {}
+    watches: list[terminal.Watching] = []
     tried: list[SettingRun] = []
 
-    def watch_of(setting: str) -> Any:
-        seen.clear()
-        seen["setting"] = setting
-        return lambda folder, planned, progress, limit: terminal.asking(
-            f"Asking {settings.model[0]}, {setting}", seen, folder, planned, progress, limit,
-            kind.words.before(planned), settings.batch,
-        )  # fmt: skip
+    def watch_of(setting: str) -> terminal.Watching:
+        name = f"Asking {settings.model[0]}, {setting}"
+        watches.append(terminal.Watching(name, kind.words.before, settings.batch))
+        return watches[-1]
 
     try:
         for run in sweep(kind, named, settings, watch_of):
             tried.append(run)
             if run.folder is not None:
-                say_cost(run.folder, seen["progress"], run.setting)
+                say_cost(watches[-1], run.setting)
     except KeyboardInterrupt:
-        if not seen:
+        if not watches:
             raise
-        how_far = f" at {answers_of(**seen)}" if "calls" in seen else ""
-        sentence = f"Stopped in setting {seen['setting']}{how_far}. The same command continues."
-        code = terminal.interrupted(sentence)
-        if "folder" in seen:
-            say_cost(seen["folder"], seen["progress"], seen["setting"])
+        watch = watches[-1]
+        setting = watch.name.removeprefix(f"Asking {settings.model[0]}, ")
+        how_far = f" at {watch.how_far()}" if watch.folder else ""
+        code = terminal.interrupted(f"Stopped in setting {setting}{how_far}. The same command continues.")
+        say_cost(watch, setting)
         raise typer.Exit(code) from None
     return tried
 

@@ -10,7 +10,7 @@ import typer
 
 from llmfair import registry, terminal
 from llmfair.audits.kind import Kind, kinds
-from llmfair.cli.options import OFFERED, View, command, flag, group
+from llmfair.cli.options import View, command, flag, group
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA
 from llmfair.settings.commands import AuditSettings
@@ -55,9 +55,7 @@ def list_prompts() -> View:
     return View({"prompts": rows}, Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
 
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="Template name or TOML file.", autocompletion=OFFERED["prompt"])
-]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Template name or TOML file.")]
 
 
 @command(prompts, "llmfair prompts show listwise", "llmfair prompts show my-prompt.toml --json")
@@ -167,7 +165,7 @@ def list_measures() -> View:
 
 
 LOOK_AT = "Look at this model: where it would run, what it can do."
-Model = Annotated[str | None, flag(LOOK_AT, "--model", "-m", autocompletion=OFFERED["model"])]
+Model = Annotated[str | None, flag(LOOK_AT, "--model", "-m")]
 BaseUrl = Annotated[
     str | None, flag("Any OpenAI-compatible server (default: OPENAI_BASE_URL).", "--base-url")
 ]

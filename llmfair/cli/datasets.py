@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import OFFERED, View, command, flag, group
+from llmfair.cli.options import View, command, flag, group
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ def fetch(
         typer.Argument(
             metavar="ID",
             help="Year and split, or any dataset of it: trec-fair/2022; or a task of LaMP: lamp/4.",
-            autocompletion=OFFERED["dataset"],
         ),
     ],
     yes: Annotated[bool, _fetching("Do not ask before downloading.", "--yes")] = False,
@@ -163,12 +162,7 @@ def _ask(question: str, default: bool, alone: str, hint: str) -> None:
 
 @command(datasets, "llmfair datasets show sample", "llmfair datasets show my-folder --json")
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="Dataset id, folder, table or .jsonl file.", autocompletion=OFFERED["dataset"]
-        ),
-    ],
+    name: Annotated[str, typer.Argument(metavar="ID", help="Dataset id, folder, table or .jsonl file.")],
     columns: Annotated[
         str | None, flag("Of a table, what its columns are called: doc_id=id,gender=sex.", "--columns")
     ] = None,

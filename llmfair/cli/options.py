@@ -1,5 +1,5 @@
 """Flags of commands, each declared once: from settings classes and functions; their values from flags, variables and
-llmfair.toml; what a shell offers after them.
+llmfair.toml.
 
 In llmfair.toml settings are named as flags with underscores: shared ones on top, `[listwise]` and the like for one
 command. Paths are relative to the file, which may stand above the folder one works in. What looks like a secret is
@@ -233,7 +233,6 @@ def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
         rich_help_panel=AdvancedPanel(meta["panel"]) if meta["advanced"] else meta["panel"],
         envvar=variable(item.name),
         show_default=not (default is None or default is False or default == ()),
-        autocompletion=OFFERED.get(item.name),
         hidden=hidden,
     )
     if isinstance(default, tuple):
@@ -241,34 +240,6 @@ def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
     return inspect.Parameter(
         item.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, option]
     )
-
-
-# What a shell offers after a flag: what is registered under its name, prompts, and run folders.
-
-
-def _prompts() -> list[str]:
-    from llmfair.prompts import WORDINGS, prompt_names
-
-    return [*WORDINGS, *prompt_names()]
-
-
-def _runs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Folders below --runs-dir; others the shell completes itself."""
-    below = Path(ctx.params.get("runs_dir") or "runs")
-    return sorted(path.name for path in below.glob("*/") if path.name.startswith(incomplete))
-
-
-OFFERED: Mapping[str, Callable[..., list[str]]] = {
-    # prefixes of models, and rankers that ask none
-    "model": lambda: [*(f"{name}:" for name in registry.names("backend")), *registry.names("ranker")],
-    "prompt": _prompts,
-    "dataset": lambda: registry.names("dataset"),
-    "ranker": lambda: registry.names("ranker"),
-    "baseline": lambda: registry.names("ranker"),
-    "strategy": lambda: registry.names("strategy"),
-    "measures": lambda: registry.names("measure"),
-}
-"""What is offered after the flags of settings, by their names."""
 
 
 # Flags that commands have beside their settings
@@ -282,7 +253,7 @@ def flag(meaning: str, *names: str, panel: str | None = None, named: str = "", *
 
 def run_argument(metavar: str, meaning: str) -> Any:
     """An argument that names run folders."""
-    return typer.Argument(metavar=metavar, help=meaning, show_default=False, autocompletion=_runs)
+    return typer.Argument(metavar=metavar, help=meaning, show_default=False)
 
 
 def _share(shared: bool) -> bool:

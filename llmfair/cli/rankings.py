@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import OFFERED, command, flag
+from llmfair.cli.options import command, flag
 from llmfair.errors import RequirementFailed
 from llmfair.settings.commands import RerankSettings, ScoreSettings
 
@@ -60,14 +60,12 @@ def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
     except RequirementFailed as error:
         failed = error
     rows = [*(scored.per_query if settings.per_query else ()), *results.rows]
-    if style == "json":
-        failure = terminal.failure(failed) if failed else {}
-        terminal.print_json({**plain(results), "rows": rows, **failure})
-    elif settings.per_query:
+    if settings.per_query and style != "json":
         sys.stdout.writelines(csv_lines(COLUMNS, lines_of(rows), "\t"))
     else:
+        document = {**plain(results), "rows": rows}
         below, lines = [] if written is None else [written], (TIDY, lines_of(rows, TIDY))
-        terminal.show(style, None, lambda: score_table(results), lambda: lines, written, below)
+        terminal.show(style, document, lambda: score_table(results), lambda: lines, written, below, failed)
     if failed is not None:
         raise terminal.failed_after_output(failed)
 
@@ -88,7 +86,6 @@ With = Annotated[
         "--with",
         metavar="RANKER",
         panel="Data",
-        autocompletion=OFFERED["ranker"],
     ),
 ]
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from llmfair import terminal
 from llmfair.cli.options import RunsDir, command, run_argument
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
-from llmfair.io.files import plain
 from llmfair.io.text import count, visible
 from llmfair.settings.commands import FinetuneSettings, MitigateSettings
-
-if TYPE_CHECKING:
-    from llmfair.asking.limits import Progress
-
 
 root = typer.Typer()
 Run = Annotated[str, run_argument("RUN", "The folder of a listwise run, or the beginning of its name.")]
@@ -51,28 +45,27 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
         planned = plan_mitigation(folder, settings)
         terminal.show("json" if style == "json" else "table", planned, lambda: plan_table(planned))
         return
-    seen: dict[str, Any] = {}
+    watches: dict[str, terminal.Watching] = {}
 
-    def watch_of(remedy: str) -> Any:
-        def watch(run_folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int) -> Any:
-            seen["remedy"] = remedy
-            before = f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}"
-            return terminal.asking(f"Asking, {remedy}", seen, run_folder, planned, progress, limit, before)
-
-        return watch
+    def watch_of(remedy: str) -> terminal.Watching:
+        watches[remedy] = terminal.Watching(
+            f"Asking, {remedy}",
+            lambda planned: f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}",
+        )
+        return watches[remedy]
 
     try:
         done = held(folder, settings, watch_of)
     except KeyboardInterrupt:
-        if "folder" not in seen:
+        begun = [remedy for remedy, watch in watches.items() if watch.folder]
+        if not begun:
             raise
-        sentence = f"Stopped at {seen['remedy']}. The same command continues."
+        sentence = f"Stopped at {begun[-1]}. The same command continues."
         raise typer.Exit(terminal.interrupted(sentence)) from None
     report = write_report(RunDir(done.folder), settings.open) if settings.report else None
     results, below = done.results, [report or done.folder]
     lines = (TIDY, lines_of(results.rows, TIDY))
-    document = {**plain(results), **(terminal.failure(done.error) if done.error else {})}
-    terminal.show(style, document, lambda: headed_table(results), lambda: lines, report, below)
+    terminal.show(style, results, lambda: headed_table(results), lambda: lines, report, below, done.error)
     if done.error is not None:
         raise terminal.failed_after_output(done.error)
 
@@ -142,11 +135,12 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     results, page = done.results, done.folder.path / REPORT
     terminal.show(
         style,
-        {**plain(done.results), **(terminal.failure(error) if error else {})},
+        results,
         lambda: words.headed_table(results),
         lambda: (words.TSV, lines_of(results.rows, words.TSV)),
         page if page.is_file() else None,
         [done.folder.path],
+        error,
     )
     if error is not None:
         terminal.output.as_json = False  # said already

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from llmfair import terminal
-from llmfair.cli.audits import EVIDENCE, cost_text, open_page
+from llmfair.cli.audits import cost_text, open_page
 from llmfair.cli.options import RunsDir, View, command, flag, group, run_argument
 from llmfair.errors import UsageError
 from llmfair.io.text import count, visible
@@ -63,7 +63,7 @@ def report(
     figures: Annotated[str | None, flag("Also as files in plots/: svg, pdf, png.", "--figures")] = None,
     evidence: Annotated[
         int, flag("Answers shown with their prompts.", "--evidence", min=0, max=100_000)
-    ] = EVIDENCE,
+    ] = 20,
     # nor `format`, what their tables are printed as
     shape: Annotated[Literal["html", "md", "latex", "csv", "card"], PageFormat] = "html",
     open_it: Annotated[bool, flag("Open it in the browser.", "--open")] = False,
@@ -120,7 +120,6 @@ def compare(
     from llmfair.audits.comparing import compare as compared_of
     from llmfair.audits.comparing import failed_of
     from llmfair.audits.gates import statuses_of
-    from llmfair.io.files import plain
     from llmfair.report.compare import COLUMNS, compare_table
     from llmfair.report.verdict import FAILING
     from llmfair.results import lines_of
@@ -129,10 +128,9 @@ def compare(
     fail_on = [FAILING[word] for word in statuses_of(failing, FAILING)]
     compared = compared_of([find_run(name, runs_dir) for name in runs], wanted, within)
     failed = failed_of(compared, fail_on)
-    document = {**plain(compared), **(terminal.failure(failed) if failed else {})}
     style = "json" if terminal.output.as_json else format
     lines = (COLUMNS, lines_of(compared.rows, COLUMNS))
-    terminal.show(style, document, lambda: compare_table(compared), lambda: lines)
+    terminal.show(style, compared, lambda: compare_table(compared), lambda: lines, error=failed)
     raise typer.Exit if failed is None else terminal.failed_after_output(failed)
 
 

@@ -33,10 +33,9 @@ from llmfair.report.phrases import few_queries, reasons
 from llmfair.report.plots import Plot, Point, palette, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns, lead_of
-from llmfair.report.verdict import CLOSER, NO_DIFFERENCE, NOT_ASSESSABLE, change_of, crosses, way_of, why
+from llmfair.report.verdict import CLOSER, crosses, way_of
 from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
-from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 
 COLUMNS = (
     "run", "condition", "stratum", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
@@ -58,6 +57,8 @@ def compare_table(compared: Comparison) -> Table:
             return f"undefined ({in_words(row.reason or 'too_few_queries')})"
         text = f"× {row.change:.3f}" if row.scale == "log" else f"{row.change:+z.3f}"
         interval = "" if row.low is None else f" [{row.low:z.3f}, {row.high:z.3f}]"
+        if row.reason in (OTHER_REACH, OTHER_DESIGN):  # so that it says nothing of parity
+            interval = f" ({in_words(row.reason)})"
         return text.replace("+0.000", "0.000") + interval
 
     columns: list[Column[ChangeRow]] = [
@@ -74,8 +75,7 @@ def compare_table(compared: Comparison) -> Table:
     title = (f"Compare {compared.task}", compared.dataset, about(compared.attribute, protected), queries)
     verdicts = [("", verdict) for _, verdict in words.compared(compared)]
     lead = lead_of(verdicts, "" if compared.verdict is None else compared.verdict.next)
-    notes = (*_differing(compared), *_sentences(compared), *_notes(compared))
-    return Table.of(title, columns, compared.rows, notes, lead=lead)
+    return Table.of(title, columns, compared.rows, _notes(compared), lead=lead)
 
 
 def _label(row: ChangeRow) -> str:
@@ -83,9 +83,10 @@ def _label(row: ChangeRow) -> str:
     return measure.label if measure and measure.definition.worded else plain_name(row.measure)
 
 
-def _differing(compared: Comparison) -> Iterator[str]:
-    """What else differs between each run and the base, so that a change may come of it."""
+def _notes(compared: Comparison) -> Iterator[str]:
+    """What else differs between runs, so that a change may come of it; what weakens one; how changes were made."""
     base, *others = compared.runs
+    kind = kind_of(compared.task)
     for run in others:
         if run.same_answers:
             yield (
@@ -95,51 +96,14 @@ def _differing(compared: Comparison) -> Iterator[str]:
         if run.differs:
             changed = (f"{key}: {' → '.join(unlike(key, *values))}" for key, values in run.differs.items())
             yield f"{run.name} also differs in {'; '.join(changed)}"
-
-
-def _sentences(compared: Comparison) -> Iterator[str]:
-    """What became of every headline, and of the answers that follow the order."""
-    several = len(compared.runs) > 2
     headlines = {(row.run, row.key): row for row in compared.rows if row.better == "parity" and row.headline}
-    same = {run.name for run in compared.runs if run.same_answers}
-    unlike: dict[tuple[str, str], dict[str, None]] = {}
     for row in compared.rows:
         measure = declared([row.measure]).get(row.measure)
-        of = f"{_label(row)}, {row.key}" + f", {row.run}" * several
-        if row.reason in (OTHER_REACH, OTHER_DESIGN):
-            unlike.setdefault((row.run, row.reason), {})[_label(row)] = None
-        elif row.run in same:
-            continue
-        elif row.headline and row.better == "parity":
-            yield f"{of}: {': '.join(change_of(row, compared))}"
-        elif row.headline and row.change is None:
-            yield f"{of}: {NOT_ASSESSABLE}: {why(row)}"
-        elif row.headline and None not in (row.base, row.other):
-            p, way = row.p_adjusted, "higher" if (row.other or 0) > (row.base or 0) else "lower"
-            queries = count(row.n, "query", "queries")
-            test = f"no test: {in_words(row.reason or 'too_few_queries')}"
-            test = test if p is None else f"p {p_text(p)} ({queries}, paired)"
-            way = way if p is not None and p < 1 - compared.level else NO_DIFFERENCE
-            yield f"{of}: {way}: {row.base:.3f} → {row.other:.3f}, {test}"
-        elif measure and measure.definition.shows == "order dependence" and row.low and row.low > 0:
-            odds = headlines.get((row.run, row.key))
-            yield f"{of}: more answers now depend on the order" + _bought(odds, compared)
-    for (run, reason), labels in unlike.items():
-        of_run = f" ({run})" * several
-        yield f"{', '.join(labels)}{of_run}: closer to parity or not cannot be told, since {in_words(reason)}"
-
-
-def _bought(odds: ChangeRow | None, compared: Comparison) -> str:
-    """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
-    if odds is None or odds.base is None or odds.other is None or abs(log(odds.other)) >= abs(log(odds.base)):
-        return ""
-    closer = way_of(odds, compared) == CLOSER and not crosses(odds.base, odds.other, compared.band)
-    return ": parity may have been bought with indecision" * (odds.p_adjusted is None or closer)
-
-
-def _notes(compared: Comparison) -> Iterator[str]:
-    """How changes were made, and on what."""
-    kind = kind_of(compared.task)
+        if measure and measure.definition.shows == "order dependence" and row.low and row.low > 0:
+            of = f"{_label(row)}, {row.key}" + f", {row.run}" * (len(others) > 1)
+            yield f"{of}: more answers now depend on the order" + _bought(
+                headlines.get((row.run, row.key)), compared
+            )
     yield kind.measure.how_changed or (
         "base and other: each run's own figures; change: their quotient (×), else the mean over the queries of both; "
         f"intervals and sign flips (seed {compared.seed}) are paired by query"
@@ -150,6 +114,14 @@ def _notes(compared: Comparison) -> Iterator[str]:
         yield f"p adjusted (Holm) over {count(compared.family, 'headline comparison')}"
     yield from kind.words.compared_notes(compared.runs)
     yield from few_queries(compared.queries)
+
+
+def _bought(odds: ChangeRow | None, compared: Comparison) -> str:
+    """The warning where the odds came closer to parity, or can no longer be told, while flips rose."""
+    if odds is None or odds.base is None or odds.other is None or abs(log(odds.other)) >= abs(log(odds.base)):
+        return ""
+    closer = way_of(odds, compared) == CLOSER and not crosses(odds.base, odds.other, compared.band)
+    return ": parity may have been bought with indecision" * (odds.p_adjusted is None or closer)
 
 
 # Measured runs in a table and sentences.

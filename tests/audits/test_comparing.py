@@ -333,15 +333,13 @@ def test_that_odds_changed_is_not_that_they_came_closer(
 ) -> None:
     compared = assumed(exp(base), exp(other))
     notes = "\n".join(compare_table(compared).notes)
-    (line,) = (
-        line for line in notes.splitlines() if line.startswith(f"preference odds, relevant: {said} (× ")
-    )
-    assert ", p < 0.001, " in line and line.endswith(f"paired){beside}")
     assert "flips, relevant: more answers now depend on the order" in notes
     assert ("bought with indecision" in notes) == bought
     ((_, verdict),) = compared_verdicts(compared)
-    assert verdict.status == said.partition(":")[0]
-    assert beside in verdict.sentence and ("now favouring" in verdict.sentence) == ("now favouring" in beside)
+    status, _, figures = said.partition(": ")
+    assert verdict.status == status and f"preference odds (relevant items): {figures} (× " in verdict.sentence
+    assert ", p < 0.001, " in verdict.sentence and f"paired){beside}" in verdict.sentence
+    assert ("now favouring" in verdict.sentence) == ("now favouring" in beside)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +397,6 @@ def test_a_ranker_of_no_use_came_no_closer() -> None:
     ((name, verdict),) = compared_verdicts(compared)
     why = f"closer to parity, but the answers agree over both orders no more than by chance ({name})"
     assert verdict.status == "not assessable" and why in verdict.sentence
-    assert any(why in note for note in compare_table(compared).notes)
     ((_, verdict),) = compared_verdicts(assumed(0.9, 0.4, useless="chance_answers"))
     assert verdict.status == "farther from parity"
 
@@ -414,10 +411,7 @@ def test_other_attainable_ranges_are_no_way_to_parity() -> None:
     assert row["reason"] == "other_reach" and row["change"] is not None
     assert (row["low"], row["p"], row["p_adjusted"]) == (None, None, None)
     assert [{*one["reach"]["ExpRatio"]} for one in compared["runs"]] == [{"low", "high"}] * 2
-    (said,) = [
-        note for note in compare_table(typed(compared, Comparison)).notes if "attainable ranges" in note
-    ]
-    assert said == "ExpRatio: closer to parity or not cannot be told, since the attainable ranges differ"
+    assert "(the attainable ranges differ)" in llmfair("compare", base, other).out
     # another seed simulates the same range a little otherwise
     compared = llmfair("compare", base, again, "--json").json
     assert all(row["p"] is not None for row in compared["rows"])
@@ -434,7 +428,6 @@ def test_runs_that_share_all_answers_are_not_tested() -> None:
         assert untested == {(None, None, "same_answers")} and compared["family"] == 0
         notes = compare_table(typed(compared, Comparison)).notes
         assert notes[0].startswith(f"{runs[0]} and {runs[1]} hold the same answers: ")
-        assert not any("parity" in note or "no difference" in note for note in notes)
     compared = llmfair("compare", base, asked, "--json").json
     assert not any(one["same_answers"] for one in compared["runs"])
 
