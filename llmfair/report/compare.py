@@ -36,6 +36,7 @@ from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import CLOSER, crosses, way_of
 from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
+from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 
 COLUMNS = (
     "run", "condition", "stratum", "measure", "scale", "base", "other", "change", "low", "high", "n", "p", "p_adjusted",
