@@ -13,6 +13,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from benchmarks.commands import Spent, spent
+
 NAMES = (
     "preference", "strata", "list_plan", "refinement", "means", "mitigated", "repaired", "coverage", "compare",
     "pair_plan", "kept", "wrong_grades",
@@ -20,21 +22,11 @@ NAMES = (
 """The longest first, so that the last one is short."""
 
 
-def measured(name: str) -> tuple[str, float]:
-    """What a benchmark prints, and the seconds of CPU of all its processes."""
-    command = [sys.executable, "-m", f"benchmarks.{name}"]
+def measured(name: str) -> Spent:
     # one thread a process: those of BLAS wait for each other where matrices are narrow
     one_thread = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **one_thread}
-    ) as process:
-        assert process.stdout
-        printed = process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)  # waited for already
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return printed, used.ru_utime + used.ru_stime
+    command = [sys.executable, "-m", f"benchmarks.{name}"]
+    return spent(command, stdout=subprocess.PIPE, env={**os.environ, **one_thread})
 
 
 def main() -> None:
@@ -42,9 +34,9 @@ def main() -> None:
     options.add_argument("names", nargs="*", default=NAMES, metavar="NAME", help=", ".join(NAMES))
     names, began, total = options.parse_args().names, time.perf_counter(), 0.0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, (printed, cpu) in zip(names, pool.map(measured, names), strict=True):
-            print(f"## benchmarks.{name}, {cpu:.0f} s of CPU\n\n{printed}", flush=True)
-            total += cpu
+        for name, each in zip(names, pool.map(measured, names), strict=True):
+            print(f"## benchmarks.{name}, {each.cpu:.0f} s of CPU\n\n{each.stdout}", flush=True)
+            total += each.cpu
     print(f"{total:.0f} s of CPU in all, {time.perf_counter() - began:.0f} s by the clock")
 
 

@@ -15,10 +15,8 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.commands import Spent, spent
 
 QUERIES, COMPARED, ITEMS, WORDS = 833, 150, 192, 60
 LABELS = ("gold", "b", "c", "d", "e")
@@ -37,12 +37,10 @@ SPREAD = (0.6, 1.2)
 
 @dataclass(frozen=True)
 class Run:
-    """What a command left, and what it took: seconds of CPU and by the clock, MB at its peak."""
+    """What a command left, and what it took."""
 
     folder: Path
-    cpu: float
-    wall: float
-    peak: float
+    spent: Spent
 
     @cached_property
     def results(self) -> dict[str, Any]:
@@ -118,14 +116,7 @@ def run(cell: Path, samples: int) -> Run:
         sys.executable, "-m", "llmfair", "rag", "-d", str(cell), "-m", "fake:reader", "--useful", "qrels",
         "--samples", str(samples), "--alpha", "1,2,4,8", "-o", str(output), "--no-cache", "-q",
     ]  # fmt: skip
-    began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)  # waited for already
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    wall = time.perf_counter() - began
-    return Run(output, used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1000)
+    return Run(output, spent(command))
 
 
 def compared(few: Run, many: Run) -> Iterator[str]:
@@ -164,7 +155,7 @@ def main() -> None:
         print(
             f"{asked.queries} questions × {ITEMS} items of {asked.words} words, 4 alphas × {MANY} samples, "
             f"{found.calls:,} calls: "
-            f"{found.cpu:.0f} s of CPU, {found.wall:.0f} s by the clock, {found.peak:,.0f} MB peak"
+            f"{found.spent.cpu:.0f} s of CPU, {found.spent.wall:.0f} s by the clock, {found.spent.peak:,.0f} MB peak"
         )
 
 

@@ -7,22 +7,11 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
 
-
-def median_seconds(command: Sequence[str], folder: str, runs: int = 5) -> float:
-    """Median wall time of a command in seconds, after one run that is not counted."""
-    times = []
-    for _ in range(runs + 1):
-        started = time.perf_counter()
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times[1:])
+from benchmarks.commands import median_seconds
 
 
 def main() -> None:
@@ -38,7 +27,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         nothing = None
         for name, command in commands.items():
-            seconds = median_seconds(command, folder)
+            seconds = median_seconds(command, cwd=folder, stderr=subprocess.DEVNULL)
             nothing = nothing or seconds
             print(f"{name:52} {seconds:6.2f} s  {seconds / nothing:6.1f} × python -c pass")
 

@@ -13,15 +13,14 @@ import gzip
 import json
 import os
 import shutil
-import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.commands import spent
 from benchmarks.dispatch import WORDS
 from llmfair.datasets.distill import REGIONS
 
@@ -81,16 +80,8 @@ class Version:
 
     def spent(self, words: Sequence[str]) -> str:
         """Seconds of CPU and by the clock, and the peak of memory in MB, that a command takes."""
-        began = time.perf_counter()
-        process = subprocess.Popen(
-            [self.command, *words], cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)  # waited for already
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, [self.command, *words])
-        wall, peak = time.perf_counter() - began, used.ru_maxrss / 1000
-        return f"{used.ru_utime + used.ru_stime:.2f} {wall:9.2f} {peak:6.0f}"
+        took = spent([self.command, *words], cwd=self.folder, env=self.environment)
+        return f"{took.cpu:.2f} {took.wall:9.2f} {took.peak:6.0f}"
 
 
 SHOWN = ["datasets", "show", f"{DATASET}/location"]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
+from benchmarks.commands import median_seconds
 from tests.folders import balanced, write_folder
 
 LLMFAIR = [sys.executable, "-m", "llmfair"]
@@ -22,13 +21,7 @@ RUNS = 50
 
 
 def seconds(*arguments: str, times: int = 3) -> float:
-    """Median wall time of a command, after one run that is not counted."""
-    taken = []
-    for _ in range(times + 1):
-        started = time.perf_counter()
-        subprocess.run([*LLMFAIR, *arguments], check=True, capture_output=True)
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken[1:])
+    return median_seconds([*LLMFAIR, *arguments], times, stderr=subprocess.DEVNULL)
 
 
 def line(what: str, value: str) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from benchmarks.commands import spent
 
 SIDE = 50
 A_QUERY = 2 * 2 * SIDE * SIDE
@@ -39,18 +38,6 @@ def write_lists(folder: Path, queries: int) -> None:
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def measured(*arguments: str | Path) -> tuple[float, float, float]:
-    """Seconds by the clock and of CPU, and MB at the peak of a command."""
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "llmfair", *map(str, arguments)], stdout=subprocess.DEVNULL
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, arguments
-    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--answers", type=float, nargs="+", default=[1e3, 1e4, 1e5])
@@ -70,12 +57,12 @@ def main() -> None:
                 ("report", ("report", run)),
                 ("runs check", ("runs", "check", run)),
             ):
-                wall, cpu, peak = measured(*command)
+                took = spent([sys.executable, "-m", "llmfair", *map(str, command)])
                 size = (run / "journal.jsonl").stat().st_size / 1e6
                 asked = queries * a_query
                 print(
-                    f"{asked:9,d}  {what:10s}  {wall:7,.1f} {cpu:7,.1f} {1000 * cpu / asked:13.3f} {peak:9,.0f} "
-                    f"{size:12,.0f}",
+                    f"{asked:9,d}  {what:10s}  {took.wall:7,.1f} {took.cpu:7,.1f} {1000 * took.cpu / asked:13.3f} "
+                    f"{took.peak:9,.0f} {size:12,.0f}",
                     flush=True,
                 )
 

@@ -7,11 +7,11 @@ with a group, 100 judged per query. Beside it, a plain loop that splits every li
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from benchmarks.commands import spent
 
 QUERIES, DOCUMENTS, JUDGED = 1_000, 1_000, 100
 
@@ -34,34 +34,18 @@ def write_files(folder: Path) -> None:
 
 
 LOOP = "for line in open('run.txt', encoding='utf-8'): line.split()"
-CHILD = """
-import resource, subprocess, sys
-code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
-assert code == 0, code
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""
-
-
-def measured(command: list[str], folder: Path) -> tuple[float, float]:
-    """Seconds and peak memory in MB of a command."""
-    started = time.perf_counter()
-    out = subprocess.run(
-        [sys.executable, "-c", CHILD, *command], cwd=folder, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
-    kilobytes = int(out) / (1024 if sys.platform == "darwin" else 1)
-    return time.perf_counter() - started, kilobytes * 1024 / 1e6
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_files(folder)
-        loop, _ = measured([sys.executable, "-c", LOOP], folder)
+        loop = spent([sys.executable, "-c", LOOP], cwd=folder)
         command = ["score", "run.txt", "--qrels", "qrels.txt", "--groups", "groups.tsv", "--no-progress"]
-        seconds, memory = measured([sys.executable, "-m", "llmfair", *command], folder)
+        score = spent([sys.executable, "-m", "llmfair", *command], cwd=folder)
     print(f"{QUERIES:,} queries × {DOCUMENTS:,} documents")
-    print(f"llmfair score   {seconds:6.1f} s  {memory:6.0f} MB")
-    print(f"split loop      {loop:6.1f} s  ratio {seconds / loop:.1f}")
+    print(f"llmfair score   {score.wall:6.1f} s, {score.cpu:6.1f} s of CPU  {score.peak:6.0f} MB")
+    print(f"split loop      {loop.wall:6.1f} s  ratio {score.wall / loop.wall:.1f}")
 
 
 if __name__ == "__main__":

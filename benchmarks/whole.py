@@ -16,14 +16,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from benchmarks.commands import median_seconds, spent
 from benchmarks.dispatch import WORDS
-from benchmarks.first_contact import median_seconds
 from benchmarks.loopback import arguments_of
 
 QUERIES, ITEMS, WINDOW, LATENCY = 44, 60, 5, 0.05
@@ -57,20 +56,8 @@ def write_lists(folder: Path) -> None:
         (folder / name).write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
 
 
-def spent(command: Sequence[str], folder: Path) -> dict[str, float]:
-    """When a command began and ended, by the machine's monotonic clock, and its CPU time; in seconds."""
-    began = time.monotonic()
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)  # waited for already
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    ended = time.monotonic()
-    return {"began": began, "ended": ended, "wall": ended - began, "cpu": used.ru_utime + used.ru_stime}
-
-
-def medians(found: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: statistics.median(one[name] for one in found) for name in found[0]}
+def medians(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(row[name] for row in rows) for name in rows[0]}
 
 
 def fresh(words: Sequence[str], folder: Path) -> tuple[dict[str, float], list[str]]:
@@ -80,13 +67,13 @@ def fresh(words: Sequence[str], folder: Path) -> tuple[dict[str, float], list[st
         assert server.stdin and server.stdout
         address = f"http://127.0.0.1:{int(server.stdout.readline())}"
         command = [*LISTWISE, "--base-url", f"{address}/v1", *words]
-        times = spent(command, folder)
+        took = spent(command, cwd=folder, stderr=subprocess.DEVNULL)
         with urllib.request.urlopen(address) as reply:
             found = json.load(reply)
         server.stdin.close()
     first, last = found["first"], found["last"]
-    phases = {"start-up": first - times["began"], "asking": last - first, "after": times["ended"] - last}
-    return {**times, **phases, "requests": found["requests"]}, command
+    phases = {"start-up": first - took.began, "asking": last - first, "after": took.ended - last}
+    return {"wall": took.wall, "cpu": took.cpu, **phases, "requests": found["requests"]}, command
 
 
 def measure(name: str, words: Sequence[str], folder: Path, runs: int) -> None:
@@ -96,10 +83,7 @@ def measure(name: str, words: Sequence[str], folder: Path, runs: int) -> None:
         bare.append(fresh([*words, "--no-report", "-o", f"{name} {run} bare"], folder)[0])
         found, command = fresh([*words, "-o", f"{name} {run}"], folder)
         drawn.append(found)
-    plain, page = (
-        {phase: statistics.median(one[phase] for one in found) for phase in found[0]}
-        for found in (bare, drawn)
-    )
+    plain, page = medians(bare), medians(drawn)
     beside = plain["start-up"] + plain["after"]
     print(
         f"{name}: {plain['requests']:,.0f} requests, critical path {(ITEMS - WINDOW + 1) * LATENCY:.2f} s\n"
@@ -109,7 +93,8 @@ def measure(name: str, words: Sequence[str], folder: Path, runs: int) -> None:
         f"after the last answer {page['after']:.2f}"
     )
     journal = (folder / command[-1] / "journal.jsonl").stat().st_size / 1e6
-    again = medians([spent(command, folder) for _ in range(runs)])
+    repeats = [spent(command, cwd=folder, stderr=subprocess.DEVNULL) for _ in range(runs)]
+    again = medians([{"wall": each.wall, "cpu": each.cpu} for each in repeats])
     print(
         f"  again               {again['wall']:.2f} s ({again['cpu']:.2f} of CPU): {journal:.1f} MB of journal"
     )
@@ -125,7 +110,7 @@ def main() -> None:
         folder = Path(name)
         write_lists(folder / "lists")
         for code in ("pass", "import numpy, scipy.special, matplotlib.figure"):
-            print(f"python -c '{code}': {median_seconds([sys.executable, '-c', code], name, runs):.2f} s")
+            print(f"python -c '{code}': {median_seconds([sys.executable, '-c', code], runs, cwd=name):.2f} s")
         measure("one prompt", ("--conditions", "neutral", "--no-repeat"), folder, runs)
         measure("all prompts", (), folder, runs)
         print(f"load over the last minute: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
