@@ -23,21 +23,8 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from llmfair.audits.aggregates import (
-    ALL,
-    FEWEST_RUNS,
-    Inference,
-    Preference,
-    aggregate,
-    most_frequent,
-    odds_by_query,
-    odds_power,
-    preference,
-    preference_change,
-    row_of,
-    summarise,
-    value_of,
-)
+from llmfair.audits import aggregates
+from llmfair.audits.aggregates import ALL, Inference, Preference
 from llmfair.audits.design import RELEVANT, relevant_lines
 from llmfair.audits.label_error import Judged as GradedItems
 from llmfair.audits.label_error import label_error, odds_with
@@ -80,17 +67,7 @@ from llmfair.rankers.base import Ranker
 from llmfair.rankers.strategies import Ranked, are_places
 from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.stats import intervals
-from llmfair.stats.intervals import (
-    FEWEST_QUERIES,
-    Method,
-    RunNoise,
-    conclude,
-    geometric_mean,
-    mean,
-    of_changes,
-    run_noise,
-    without_favour,
-)
+from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE, Decision, look_level
 from llmfair.stats.significance import LabelledItems, holm, permutations, sign_flip
@@ -155,21 +132,21 @@ def paired(
     if measure.aggregate != OF_ODDS:
         changes, quotients = dict[str, float](), measure.definition.scale == "log"
         for query_id in queries:
-            a, b = (value_of(column.values[query_id])[0] for column in (later, earlier))
+            a, b = (aggregates.value_of(column.values[query_id])[0] for column in (later, earlier))
             if a is not None and b is not None:
                 changes[query_id] = a / b if quotients else a - b
-        within = replace(inference, bounds=of_changes(measure.bounds))
+        within = replace(inference, bounds=intervals.of_changes(measure.bounds))
         yield from _rows(measure, condition, changes, changes, within, quotients)
         return
     # all queries together have odds; each one's part of the change is tested
     first, second = ({q: column.values[q] for q in queries} for column in (later, earlier))
-    change = preference_change(first, second, inference.level)
+    change = aggregates.preference_change(first, second, inference.level)
     if change is None:
         reason = "no_finite_odds" if queries else "no_common_query"
         yield Measurement(ALL, str(measure), None, condition, n=0, reason=reason)
     else:
         estimate, parts, p = change
-        row = row_of(str(measure), condition, estimate)
+        row = aggregates.row_of(str(measure), condition, estimate)
         yield _tested(row, parts, inference) if p is None else replace(row, p=p)
 
 
@@ -194,7 +171,7 @@ def _numbers(measure: Measure, queries: Iterable[Judged]) -> dict[str, float]:
         query.query_id: number
         for query in queries
         for value in measure.values(query).values()
-        if (number := value_of(value)[0]) is not None
+        if (number := aggregates.value_of(value)[0]) is not None
     }
 
 
@@ -213,9 +190,13 @@ def _rows(
         yield Measurement(ALL, str(measure), None, condition, n=0, reason="no_common_query")
         return
     numbers, level = [*values.values()], inference.level
-    estimate = geometric_mean(numbers, level) if quotients else mean(numbers, level, inference.bounds)
+    estimate = (
+        intervals.geometric_mean(numbers, level)
+        if quotients
+        else intervals.mean(numbers, level, inference.bounds)
+    )
     changes = np.array([tested[query_id] for query_id in sorted(tested)])
-    row = row_of(str(measure), condition, estimate)
+    row = aggregates.row_of(str(measure), condition, estimate)
     yield _tested(row, np.log(changes) if quotients else changes, inference)
 
 
@@ -339,7 +320,9 @@ def findings_of(
         name, values = column.condition, [*column.values.values()]
         missing, use = left_out.get(name, 0.0), useful.get(name)
         odds = list_odds(values, strata_of(values, rule.strata), missing, inference.level)
-        undefined = most_frequent(reason for value in values if (reason := value_of(value)[1]))
+        undefined = aggregates.most_frequent(
+            reason for value in values if (reason := aggregates.value_of(value)[1])
+        )
         if odds is None:
             reason = "order_not_random" if rule.initial != "random" else undefined
             findings[name] = unassessable(str(headline), reason)
@@ -348,7 +331,7 @@ def findings_of(
         conclusion, reason = concluded(odds, use is not None and use.shown, rule, useless)
         if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
             reason = OF_SOME.get(str(undefined), reason)
-        excess = aggregate("ratio-of-means", ratios.get(name, []), inference)
+        excess = aggregates.aggregate("ratio-of-means", ratios.get(name, []), inference)
         beyond = None
         if excess is not None and excess.value is not None:
             beyond = Excess(excess.value, excess.low, excess.high, excess.n)
@@ -365,7 +348,7 @@ def findings_of(
             excess=beyond,
             permutation=shuffled.get(name),
             run_noise=_run_noise(ratios.get(name, []), judged.get(name, ())),
-            power=odds_power(odds.pooled.estimate, rule.band, rule.level),
+            power=aggregates.odds_power(odds.pooled.estimate, rule.band, rule.level),
         )
     return findings
 
@@ -469,10 +452,10 @@ def list_odds(
     level: float = 0.95,
 ) -> ListOdds | None:
     """From the queries' values, and those of each stratum; None without any comparison."""
-    pooled = preference(values, level)
+    pooled = aggregates.preference(values, level)
     if pooled is None:
         return None
-    odds = {stratum: preference(of_it, level) for stratum, of_it in strata.items()}
+    odds = {stratum: aggregates.preference(of_it, level) for stratum, of_it in strata.items()}
     return ListOdds(pooled, {stratum: each for stratum, each in odds.items() if each is not None}, left_out)
 
 
@@ -542,7 +525,7 @@ def concluded(
         return Conclusion.NOT_ASSESSABLE, "tied"
     if pooled.bound is not None and not pooled.slots_decide:  # odds farther from 1 by nobody knows how much
         return Conclusion.NOT_ASSESSABLE, estimate.reason
-    if conclude(estimate.low, estimate.high, rule.band) is not Conclusion.WITHIN:
+    if intervals.conclude(estimate.low, estimate.high, rule.band) is not Conclusion.WITHIN:
         return Conclusion.INCONCLUSIVE, None
     if any(each.figure.few_items for each in (pooled, *odds.strata.values())):
         return Conclusion.INCONCLUSIVE, "few_items"
@@ -598,7 +581,7 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[s
     return shuffled
 
 
-def _run_noise(values: Sequence[Value], judged: Sequence[Judged]) -> RunNoise | None:
+def _run_noise(values: Sequence[Value], judged: Sequence[Judged]) -> intervals.RunNoise | None:
     """How far other initial orders would move ln R on these very queries; None from a single order."""
     measure = parse_measure("ExpRatio(control=order)")
     ratios = [value for query in judged for value in measure.values(query).values()]
@@ -610,8 +593,8 @@ def _run_noise(values: Sequence[Value], judged: Sequence[Judged]) -> RunNoise | 
     for side in (0, 1):
         final = [np.array([run.final[side] for run in orders]) for orders in runs]
         favour = [np.array([run.favour(side) for run in orders]) for orders in runs]
-        sides.append(np.array(without_favour(final, favour) if with_control else final).T)
-    return run_noise(*sides)
+        sides.append(np.array(intervals.without_favour(final, favour) if with_control else final).T)
+    return intervals.run_noise(*sides)
 
 
 # Whether a ranker does its job at all: without that, being near parity says nothing, since noise is near it too.
@@ -648,7 +631,7 @@ def gain_on_chance(judged: Judged) -> float | None:
 
 def of_answers(values: Iterable[Value]) -> Usefulness | None:
     """From answers alone, where nothing is ranked: RelevanceOdds; None without items of different grades."""
-    relevance = preference(values, SURE)
+    relevance = aggregates.preference(values, SURE)
     if relevance is None or (relevance.estimate.value is None and relevance.estimate.low is None):
         return None
     estimate = relevance.estimate
@@ -665,9 +648,9 @@ def mean_gain(gains: Mapping[str, float], against: str = "the initial ranking") 
     """From each query's gain in nDCG@20 on what it is held against; None without any."""
     if not gains:
         return None
-    mean = intervals.mean([gains[query_id] for query_id in sorted(gains)], SURE, (-1.0, 1.0))
-    assert mean.value is not None
-    return Usefulness(UTILITY, 0.0, mean.value, mean.low, mean.high, mean.n, against)
+    gain = intervals.mean([gains[query_id] for query_id in sorted(gains)], SURE, (-1.0, 1.0))
+    assert gain.value is not None
+    return Usefulness(UTILITY, 0.0, gain.value, gain.low, gain.high, gain.n, against)
 
 
 # What a sequential listwise audit sees of the windows so far: who is ahead, and where the odds lie.
@@ -762,13 +745,13 @@ def outcome_of(
     for name in findings.keys() & stopping:
         findings[name] = settled(findings[name], stopping[name].process.decision)
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
-    rows = summarise(columns, inference)
+    rows = aggregates.summarise(columns, inference)
     # what each query contributes to preference odds, so that prompts and runs can be paired by query
     rows += (
         Measurement(query_id, str(column.measure), odds, column.condition, reason="pseudo_value")
         for column in columns
         if column.measure.name == HEADLINE
-        for query_id, odds in odds_by_query(column.values).items()
+        for query_id, odds in aggregates.odds_by_query(column.values).items()
     )
     compared = contrasts(columns, conditions, names, inference)
     # of what stopped by what was seen no p would hold
@@ -786,7 +769,7 @@ def outcome_of(
     results = ListwiseResults(
         **design.told(run, counts, failures, columns),
         intervals=_intervals(columns, inference),
-        controlled=any(runs >= FEWEST_RUNS for runs in controlled),
+        controlled=any(runs >= aggregates.FEWEST_RUNS for runs in controlled),
         reach=design.reach,
         answers=answers,
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},
@@ -840,7 +823,9 @@ def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference)
         if ranked.ranking is not None:
             file = f"{probe.condition}.o{probe.order}.r{probe.repeat}"
             judged.setdefault(file, []).append(design.judged(probe.candidates, [ranked.ranking]))
-    return [row for row in summarise(measure_all(utility, judged), inference) if row.query_id == ALL]
+    return [
+        row for row in aggregates.summarise(measure_all(utility, judged), inference) if row.query_id == ALL
+    ]
 
 
 def windows_of(design: ListwiseFacts) -> str:
@@ -848,13 +833,13 @@ def windows_of(design: ListwiseFacts) -> str:
     return "on these lists" if design.window is None else f"at window {design.window}, step {design.step}"
 
 
-def _intervals(columns: Sequence[Column], inference: Inference) -> dict[str, Method]:
+def _intervals(columns: Sequence[Column], inference: Inference) -> dict[str, intervals.Method]:
     """How the intervals of exposure ratios were made, by measure; those without interval are absent."""
-    methods: dict[str, Method] = {}
+    methods: dict[str, intervals.Method] = {}
     for column in columns:
         measure = column.measure
         if measure.definition.better == "parity" and str(measure) not in methods:
-            estimate = aggregate(measure.aggregate, list(column.values.values()), inference)
+            estimate = aggregates.aggregate(measure.aggregate, list(column.values.values()), inference)
             if estimate is not None and estimate.low is not None:
                 methods[str(measure)] = estimate.method
     return methods

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 from msgspec import Meta
 
+from llmfair.audits import plan as plans
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
 from llmfair.audits.listwise import LISTWISE
@@ -30,16 +31,7 @@ from llmfair.audits.listwise.measure import (
 from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 from llmfair.audits.listwise.simulate import Floats, Items, Noise, draw, rank_played
-from llmfair.audits.plan import (
-    BLOCK,
-    about,
-    found_by_preference,
-    rng_of,
-    row_of,
-    settings_of,
-    share,
-    simulated,
-)
+from llmfair.audits.plan import BLOCK, share
 from llmfair.errors import UsageError
 from llmfair.io.files import plain
 from llmfair.metrics.base import QueryComparisons, Value
@@ -51,21 +43,9 @@ from llmfair.rankers.listwise import ListwiseRanker
 from llmfair.rankers.strategies import Ranked, Strategy
 from llmfair.results import Count, JsonObject, Reach, Share
 from llmfair.settings.commands import injected_of
+from llmfair.stats import power
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.pair_plan import fewest_queries, smallest_odds
-from llmfair.stats.power import (
-    FEWEST_TESTED,
-    Rank,
-    attainable_odds,
-    attainable_precision,
-    attainable_ratio,
-    by_windows,
-    comparisons,
-    kind_exposures,
-    random_lists,
-    rank_injected,
-    smallest_ratio,
-)
 from llmfair.stats.strata import FEWEST_ITEMS, Flags, figure, together
 
 if TYPE_CHECKING:
@@ -111,16 +91,18 @@ def _reach(
     """Of lists of so many items, protected and unprotected, or relevant ones, ranked by windows in so many passes or
     by a program, from so many initial orders."""
     rng, reach = np.random.default_rng(seed), dict[str, Reach]()
-    rank: Rank = (
-        partial(rank_played, how) if isinstance(how, Strategy) else by_windows(dict(how).__getitem__, passes)
+    rank: power.Rank = (
+        partial(rank_played, how)
+        if isinstance(how, Strategy)
+        else power.by_windows(dict(how).__getitem__, passes)
     )
     if both:
-        ratio = attainable_ratio(both, rank, draws, rng=rng)
+        ratio = power.attainable_ratio(both, rank, draws, rng=rng)
         reach["ExpRatio"] = Reach(low=ratio.low, high=ratio.high)
     if judged:
-        reach["P@20"] = Reach(high=attainable_precision(judged, rank, 20, draws, rng=rng))
+        reach["P@20"] = Reach(high=power.attainable_precision(judged, rank, 20, draws, rng=rng))
     if both:
-        low, high = attainable_odds(both, rank, max(FEWEST_DRAWS, draws // 3), rng=rng)
+        low, high = power.attainable_odds(both, rank, max(FEWEST_DRAWS, draws // 3), rng=rng)
         if (low, high) != (None, None):
             reach[OF_RANKINGS] = Reach(low=low, high=high)
     return reach
@@ -373,7 +355,7 @@ def _simulated(
     for block, first in enumerate(range(0, audits, BLOCK)):
         drawn = draw(lists, design.ranker, design.settings, noise, block)
         spreads = {
-            query_id: settings.tau * rng_of(settings, query_id, SPREADS + block).normal(size=BLOCK)
+            query_id: settings.tau * plans.rng_of(settings, query_id, SPREADS + block).normal(size=BLOCK)
             for query_id in drawn
         }
         for run in range(min(BLOCK, audits - first)):
@@ -402,7 +384,7 @@ def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[i
         cost, most = float(orders * sum(strategy.plan(items.n).calls for items in lists)), PLAYED_CALLS
     else:
         each = zip(lists, windows, strict=True)
-        cost = fsum(orders * comparisons(items.n, items.pairs, of or ()) for items, of in each)
+        cost = fsum(orders * power.comparisons(items.n, items.pairs, of or ()) for items, of in each)
         most = COMPARED
     audits = min(MOST_AUDITS, max(FEWEST_AUDITS, int(most / cost)))
     return audits, lists[:: max(1, min(int(cost * audits / most), len(lists) // FEWEST_LISTS))]
@@ -458,11 +440,11 @@ def _expected(design: ListwiseDesign, odds: float) -> ExpectedRatio | None:
             side, grade, sizes = np.array(kinds).T
             weights = log(odds) * (side == 0) + np.clip(relevance * grade, -CERTAIN, CERTAIN)
             draws = ceil(EXPECTED_DRAWS * count / shapes.total())
-            lists = random_lists(sizes.tolist(), draws, rng=rng)
+            lists = power.random_lists(sizes.tolist(), draws, rng=rng)
             windows = design.ranker.one_pass(lists.shape[1]) or ()
-            ranked = rank_injected(lists, weights, windows, design.ranker.passes, rng=rng)
+            ranked = power.rank_injected(lists, weights, windows, design.ranker.passes, rng=rng)
             on = np.stack([sizes * (side == group) for group in (0, 1)], axis=1)
-            sums += count * (kind_exposures(ranked, len(sizes)) @ (on / on.sum(axis=0))).mean(axis=0)
+            sums += count * (power.kind_exposures(ranked, len(sizes)) @ (on / on.sum(axis=0))).mean(axis=0)
         ratios.append(float(sums[0] / sums[1]))
     return ExpectedRatio(*ratios)
 
@@ -562,8 +544,8 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
             "no list has items of both groups with the same grade of relevance.",
             f"llmfair datasets show {design.dataset.name}    counts them",
         )
-    measured, values = partial(finding_of, rule=design.rule), settings_of(settings)
-    recovered = found_by_preference(audits(design, settings, lists, betas), betas, measured, advance)
+    measured, values = partial(finding_of, rule=design.rule), plans.settings_of(settings)
+    recovered = plans.found_by_preference(audits(design, settings, lists, betas), betas, measured, advance)
     sizes, rows = [items.n for items in design.lists], []
     for beta, outcomes in zip(betas, recovered, strict=True):
         intervals = [(e.low, e.high) for audit in outcomes if (e := audit.estimate)]
@@ -573,15 +555,15 @@ def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda:
         p_values = [audit.p for audit in outcomes if audit.p is not None]
         findings = [audit.finding for audit in outcomes]
         odds = [exp(log_odds) for log_odds in _log_odds(outcomes)]
-        rows.append(row_of(COLUMNS, beta, odds, covered, p_values, findings, settings.level, {}))
+        rows.append(plans.row_of(COLUMNS, beta, odds, covered, p_values, findings, settings.level, {}))
     # odds, one either way, that a test at 5 % finds, from the scatter of ln odds at parity; none of too few queries
     logs, ends = _log_odds(recovered[betas.index(0)]), list[float | None]([None, None])
     error = float(np.std(logs, ddof=1)) if len(logs) > 1 else None
-    if error and len(lists) >= FEWEST_TESTED:
-        below = smallest_ratio(error * sqrt(len(lists)), len(lists), settings.power)
+    if error and len(lists) >= power.FEWEST_TESTED:
+        below = power.smallest_ratio(error * sqrt(len(lists)), len(lists), settings.power)
         ends = [below, 1 / below]
     return {
-        **about(design, settings),
+        **plans.about(design, settings),
         "design": {
             "queries": len(sizes),
             "without_comparison": len(sizes) - len(lists),
@@ -605,7 +587,9 @@ def audits(
     """Simulated audits, each with the place of its injected preference."""
     assert isinstance(design.ranker, ListwiseRanker)
     drawn = partial(draw, lists, design.ranker, design.settings, Noise(settings.alike, settings.slots))
-    return simulated(settings, betas, drawn, lambda _, of_list, place, run: of_list.value(betas[place], run))
+    return plans.simulated(
+        settings, betas, drawn, lambda _, of_list, place, run: of_list.value(betas[place], run)
+    )
 
 
 def finding_of(audit: Mapping[str, Value], rule: HowRanked) -> SimulatedAudit:

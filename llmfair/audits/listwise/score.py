@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from llmfair.audits import scoring
 from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined_counts
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
@@ -122,7 +123,7 @@ class Rankings:
     seed: int = 0
     initial: str = "random"
     audit: ListwiseResults | None = None
-    incomplete: IncompleteRun | None = None
+    incomplete: scoring.IncompleteRun | None = None
 
     def of_answers(self, settings: ScoreSettings) -> list[Measurement]:
         """The rows of the audit's odds of answers, of which conclusions speak where these settings are its own."""
@@ -146,7 +147,7 @@ def files_in(folder: Path) -> Iterator[tuple[Path, str, int, int]]:
         yield path, condition, order, repeat
 
 
-def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Rankings:
+def of_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
     asked = asked_of_lists(run, manifest.settings)
@@ -157,12 +158,12 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
         )
     results: ListwiseResults = results_of(run)
     scores, files = (
-        own_scores(path),
+        scoring.own_scores(path),
         {condition: dict[str, RunFile]() for condition in results.design.conditions},
     )
     for file, condition, order, repeat in files_in(path):
         name = f"{condition}.o{order}.r{repeat}"
-        files.setdefault(condition, {})[name] = scored(read_file(file, announce), scores)
+        files.setdefault(condition, {})[name] = scoring.scored(scoring.read_file(file, announce), scores)
     if not any(files.values()):
         raise UsageError(f"{path} has no rankings.", "score measures the rankings of a listwise audit")
     for condition, chains in results.chains.items():  # figures would be of other queries or orders
@@ -173,7 +174,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
                 f"under the {condition} prompt.",
                 "the command that began the run writes them again",
             )
-    attributes, audited = declared(settings), asked.attribute
+    attributes, audited = scoring.declared(settings), asked.attribute
     alike = attributes.get(audited.name)
     if alike is None or alike != replace(audited, backgrounds=alike.backgrounds):
         attributes[audited.name] = audited  # declared by the dataset, in a way of its own
@@ -187,33 +188,33 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ranki
     alone = {name: [file] for of_it in files.values() if len(of_it) > 1 for name, file in of_it.items()}
     ordered = results.design.prompt_sha256 is not None  # a ranker forgets the order it is given
     return Rankings(
-        {**named(run, results), "attribute": attribute.name},
+        {**scoring.named(run, results), "attribute": attribute.name},
         together | alone,
         Against(judgements, attribute, lists, *read_relevant(path / RELEVANT)),
         results.design.seed,
         str(manifest.settings.get("initial")) if ordered else "random",
         results,
-        incomplete(manifest, results),
+        scoring.incomplete(manifest, results),
     )
 
 
 def score_files(
-    paths: Sequence[Path], settings: ScoreSettings, announce: Announce
-) -> Iterator[RunMeasurement]:
+    paths: Sequence[Path], settings: ScoreSettings, announce: scoring.Announce
+) -> Iterator[scoring.RunMeasurement]:
     """TREC run files, one after the other, so that of many large ones one is in memory: a file's tag is the model.
 
     Raises UsageError, also for a file of which nothing is judged.
     """
-    against = Against(*judged_by(settings))
+    against = Against(*scoring.judged_by(settings))
     for path in paths:
-        file = read_file(path, announce)
-        check_queries(path, file, against.judgements)
-        check_documents(path, file, against.judgements)
+        file = scoring.read_file(path, announce)
+        scoring.check_queries(path, file, against.judgements)
+        scoring.check_documents(path, file, against.judgements)
         columns = {"dataset": against.judgements.name, "attribute": against.attribute.name, "model": file.tag}
         yield _measured(Rankings({"run": str(path), **columns}, {str(path): [file]}, against), settings)
 
 
-def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
+def score_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) -> scoring.RunMeasurement:
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings, announce)
     measured, audited = _measured(rankings, settings), rankings.audit
@@ -229,7 +230,7 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ru
     return replace(measured, reach=audited.reach, windows=windows, notes=notes)
 
 
-def _measured(target: Rankings, settings: ScoreSettings) -> RunMeasurement:
+def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A run file or a folder of rankings, measured: every condition by itself, then what is concluded of them."""
     audit, against, of_answers = target.audit, target.against, target.of_answers(settings)
     gates = [parse_gate(text, Judged).measure for text in settings.require]
@@ -239,7 +240,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RunMeasurement:
     every = dict.fromkeys((*shown, *map(parse_measure, ODDS_OF_RANKINGS)))
     measures = [measure for measure in every if str(measure) not in audited]
     answers = {} if audit is None else audit.answers
-    facts, columns, rows = dict[str, ScoreFacts](), list[Column](), list[Measurement]()
+    facts, columns, rows = dict[str, scoring.ScoreFacts](), list[Column](), list[Measurement]()
     relevance, findings = dict[str, float | None](), dict[str, ListwiseFinding]()
     rules = dict[str, HowRanked]()
     for name, files in target.conditions.items():
@@ -274,7 +275,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RunMeasurement:
             }
         rows, size = with_family(rows, findings, None)
         family = Family(size, None)
-    run = ScoredRun(
+    run = scoring.ScoredRun(
         **target.columns,
         task="listwise",
         measures=[str(measure) for measure in shown],
@@ -286,7 +287,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> RunMeasurement:
         family=family,
         incomplete=target.incomplete,
     )
-    return RunMeasurement(run, rows, [*map(Key, facts)])
+    return scoring.RunMeasurement(run, rows, [*map(Key, facts)])
 
 
 def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFinding:
@@ -298,7 +299,7 @@ def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFind
 
 def _figures(
     measures: Sequence[Measure], condition: str, files: Sequence[RunFile], target: Rankings
-) -> tuple[list[Column], dict[str, float], Counter[tuple[Side | None, bool]], float, ScoreFacts]:
+) -> tuple[list[Column], dict[str, float], Counter[tuple[Side | None, bool]], float, scoring.ScoreFacts]:
     """Of a condition, one query at a time, since a large run is never held as a whole: every measure and the excess
     ratio, each query's gain in utility, items by side and whether they are relevant, the median length of lists, and
     what has to be known to read the figures."""
@@ -329,21 +330,21 @@ def _figures(
             f"llmfair listwise measures it; of rankings there are ExpRatio and {OF_RANKINGS}",
         )
     tied = [count for file in files for count in file.tied.values()]
-    facts = ScoreFacts(
+    facts = scoring.ScoreFacts(
         queries=len(ranked),
         documents=sum(len(ranking.doc_ids) for file in files for ranking in file.rankings.values()),
-        tied=DocumentCounts(documents=sum(tied), queries=len(tied)),
+        tied=scoring.DocumentCounts(documents=sum(tied), queries=len(tied)),
         upside_down=any(file.upside_down for file in files),
-        unlisted=DocumentCounts(documents=sum(unlisted), queries=sum(map(bool, unlisted))),
+        unlisted=scoring.DocumentCounts(documents=sum(unlisted), queries=sum(map(bool, unlisted))),
         unjudged=_named(ranked - judgements),
         not_ranked=_named(judgements - ranked),
-        missing=DocumentCounts(documents=sum(missing), queries=sum(map(bool, missing))),
+        missing=scoring.DocumentCounts(documents=sum(missing), queries=sum(map(bool, missing))),
     )
     return columns, gains, items, median([n for n in lengths if n] or [0]), facts
 
 
-def _named(query_ids: set[str]) -> DocumentCounts:
-    return DocumentCounts(queries=len(query_ids), first=sorted(query_ids)[:SHOWN_QUERIES])
+def _named(query_ids: set[str]) -> scoring.DocumentCounts:
+    return scoring.DocumentCounts(queries=len(query_ids), first=sorted(query_ids)[:SHOWN_QUERIES])
 
 
 # The rankings of a run folder, as lists side by side need them.
@@ -374,7 +375,7 @@ def read_lists(
     return lists, ranked
 
 
-MEASURING = Measuring(
+MEASURING = scoring.Measuring(
     reads=Judged,
     aside=(REPEAT,),
     asked_by=("strategy", "design", "window", "step", "passes", "windows"),

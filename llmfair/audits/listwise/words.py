@@ -36,6 +36,8 @@ from llmfair.metrics.names import in_words, parse_measure
 from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
+from llmfair.report import phrases
+from llmfair.report import plan as plans
 from llmfair.report.figures import headline_plots, on_log, ratio_of, utility_of, value_of
 from llmfair.report.groups import (
     Furthest,
@@ -46,37 +48,6 @@ from llmfair.report.groups import (
     figures_text,
     furthest_from_parity,
     named,
-)
-from llmfair.report.phrases import (
-    audited_note,
-    calls_of,
-    cell,
-    conclusion_text,
-    drawn_note,
-    few_queries,
-    found_with,
-    interval_text,
-    numbers,
-    on_disk,
-    passed_over,
-    percent,
-    reasons,
-    span,
-    unparseable_text,
-)
-from llmfair.report.plan import (
-    Record,
-    calibration_table,
-    calls_line,
-    false_alarms,
-    held,
-    injected,
-    plan_lines,
-    queries_lines,
-    share_with_error,
-    spread,
-    told,
-    undefined_notes,
 )
 from llmfair.report.plots import Plot, Point, palette, utility_and_ratio
 from llmfair.report.section import Section
@@ -135,7 +106,7 @@ def conclusion(finding: ListwiseFinding, figure: Figure | None, band: Band, word
     # the exposure of the group at a disadvantage over that of the other, as in the verdict
     groups = (words.protected, words.unprotected) if words else ("protected", "other")
     share, group = (excess.value, groups[0]) if less else (1 / excess.value, groups[1])
-    (percentage,) = numbers([100 * (1 - share)], (0,), 0)
+    (percentage,) = phrases.numbers([100 * (1 - share)], (0,), 0)
     return f"{text}: {percentage} % less exposure for {group} items"
 
 
@@ -164,11 +135,14 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
         ("comparisons", lambda row: row[3].comparisons),
         ("items in several queries", lambda row: row[3].recurring),
         ("effective clusters", lambda row: None if row[3].clusters is None else f"{row[3].clusters:.1f}"),
-        ("items missing from answers", lambda row: percent(row[2].left_out) if row[1] == "all" else None),
+        (
+            "items missing from answers",
+            lambda row: phrases.percent(row[2].left_out) if row[1] == "all" else None,
+        ),
         ("p outside the band", lambda row: None if row[3].p_outside is None else p_text(row[3].p_outside)),
         (
             "conclusion, in the row that decides",
-            lambda row: conclusion_text(row[2]) if row[1] == row[2].decisive else None,
+            lambda row: phrases.conclusion_text(row[2]) if row[1] == row[2].decisive else None,
         ),
     ]
     if rows:
@@ -187,7 +161,7 @@ def listwise_table(results: ListwiseResults) -> Table:
     for name in conditions:
         finding, chains, answers = results.findings.get(name), results.chains[name], results.answers.get(name)
         parts = [f"{chains.ranked} of {chains.asked} chains"] if chains.ranked != chains.asked else []
-        unparseable = unparseable_text(name, results)
+        unparseable = phrases.unparseable_text(name, results)
         if answers and 0 < answers.windows == answers.unparseable:
             parts.append("no parseable answer: the initial ranking")
         elif unparseable or name == REPEAT:
@@ -218,9 +192,9 @@ def listwise_table(results: ListwiseResults) -> Table:
     ]
     title = [
         "Listwise",
-        *audited_note(results),
-        f"{count(design.queries, 'query', 'queries')} × {span(*design.candidates)}",
-        "no model asked" if design.prompt_sha256 is None else f"{calls_of(results)} calls",
+        *phrases.audited_note(results),
+        f"{count(design.queries, 'query', 'queries')} × {phrases.span(*design.candidates)}",
+        "no model asked" if design.prompt_sha256 is None else f"{phrases.calls_of(results)} calls",
         f"preset {design.preset}" if design.preset else "",
     ]
     initial = [INITIAL] * any(name == INITIAL and place[0] in results.shown for place, name in figures)
@@ -257,20 +231,20 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             yield odds_text(design.label_error, f"{odds} items ({condition})")
     for condition, stopped in results.stopping.items():
         yield settled_text(condition, stopped, results.band, "window")
-    yield from passed_over("the labels" if design.strategy else "well-formed orders", answers)
+    yield from phrases.passed_over("the labels" if design.strategy else "well-formed orders", answers)
     rows = {name: cells.get(("RelevanceRatio", name)) for name in design.conditions}
     yield from relevance_note({name: row.value for name, row in rows.items() if row})
     classes = sum((Counter(counts.classes) for counts in answers), Counter[str]())
     if bad := {name: n for name, n in sorted(classes.items()) if name != "ok"}:
         unparseable, answered = sum(each.unparseable for each in answers), classes.total()
+        repaired = phrases.percent(sum(each.repaired for each in answers), answered)
         yield (
-            f"unparseable answers: {percent(unparseable, answered)} ({unparseable:,} of {answered:,}); repaired: "
-            f"{percent(sum(each.repaired for each in answers), answered)} · "
-            + ", ".join(f"{name} {n:,}" for name, n in bad.items())
+            f"unparseable answers: {phrases.percent(unparseable, answered)} ({unparseable:,} of {answered:,}); "
+            f"repaired: {repaired} · {', '.join(f'{name} {n:,}' for name, n in bad.items())}"
         )
     yield from results.warnings
-    yield from few_queries(design.queries)
-    yield from queries_lines({"left_out": design.left_out})
+    yield from phrases.few_queries(design.queries)
+    yield from plans.queries_lines({"left_out": design.left_out})
     if design.shrunk:
         yield f"{count(len(design.shrunk), 'list')} with fewer documents than asked (named in results.json)"
     yield from _figure_notes(results, cells)
@@ -280,24 +254,26 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         }
         figures = {name: cells.get((measure, name)) for name, measure in names.items()}
         if any(row and row.value is not None for row in figures.values()):
-            texts = [f"{name} {interval_text(row, results.band)}" for name, row in figures.items()]
+            texts = [f"{name} {phrases.interval_text(row, results.band)}" for name, row in figures.items()]
             yield f"{parse_measure(next(iter(names.values()))).label}: {', '.join(texts)}"
-    yield from found_with("odds of {:g} as other than 1", results.findings.values(), "queries", "listwise")
+    yield from phrases.found_with(
+        "odds of {:g} as other than 1", results.findings.values(), "queries", "listwise"
+    )
     yield from _test_notes(results, findings, cells)
     omitted = [counts.omitted for counts in answers]
     if items := sum(each.items for each in omitted):
         protected = sum(each.protected for each in omitted)
         expected = fsum(each.protected_expected for each in omitted)
         yield (
-            f"items missing from answers: {percent(items, sum(each.of for each in omitted))} ({items:,}), "
+            f"items missing from answers: {phrases.percent(items, sum(each.of for each in omitted))} ({items:,}), "
             f"{protected:,} of them protected ({expected:.0f} expected by chance); they count as behind those named"
         )
-    yield from drawn_note(design.drawn)
+    yield from phrases.drawn_note(design.drawn)
     for measure in results.shown:
         by_reason: dict[str, list[str]] = {}
         for condition, counts in results.undefined.get(measure, {}).items():
             if condition != INITIAL:
-                by_reason.setdefault(reasons(counts, measure), []).append(condition)
+                by_reason.setdefault(phrases.reasons(counts, measure), []).append(condition)
         yield from (f"{measure} undefined: {why} ({', '.join(of)})" for why, of in by_reason.items())
 
 
@@ -348,7 +324,7 @@ def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         test = f" ({count(gap.n or 0, 'query', 'queries')}, Holm over {size})"
         test = "" if gap.p_adjusted is None else f", p {p_text(gap.p_adjusted)}{test}"
         measure = results.labels.get(contrasted, contrasted)
-        yield f"largest gap: {gap.condition}, × {cell(gap)} in {measure}{test}"
+        yield f"largest gap: {gap.condition}, × {phrases.cell(gap)} in {measure}{test}"
     if ratio is not None:
         interval = (
             INTERVALS[results.intervals[ratio]].format(design.seed) if ratio in results.intervals else ""
@@ -401,7 +377,7 @@ def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question: how many there will be, and how lists are gone through."""
     design = planned["design"]
     most = "at most " if design.sequential or design.at_most else ""
-    return f"{most}{count(planned['calls'], 'call')}; {window_text(design)}{on_disk(planned)}"
+    return f"{most}{count(planned['calls'], 'call')}; {window_text(design)}{phrases.on_disk(planned)}"
 
 
 def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
@@ -439,7 +415,7 @@ class ListwiseWords(VerdictWords):
             ends = [excess.value, excess.low or 0.0, excess.high or 0.0]
             if not protected:  # the exposure of the group at a disadvantage over that of the other
                 ends = [1 / end for end in (excess.value, excess.high or 0.0, excess.low or 0.0)]
-            less, most, least = numbers([100 * (1 - end) for end in ends], (0,), 0)
+            less, most, least = phrases.numbers([100 * (1 - end) for end in ends], (0,), 0)
             says = (
                 f"{behind} items get {less} % less exposure than {ahead} ones"
                 f"{'' if finding.unjudged else ' at equal relevance'} "
@@ -450,7 +426,7 @@ class ListwiseWords(VerdictWords):
             shares = [100 * odds / (1 + odds) for odds in (figure.value, figure.low, figure.high)]
             if not protected:
                 shares = [100 - shares[0], 100 - shares[2], 100 - shares[1]]
-            often, low, high = numbers(shares, (50,), 0)
+            often, low, high = phrases.numbers(shares, (50,), 0)
             alike = "" if finding.unjudged else "equally relevant "
             alike = alike if finding.decisive == "all" else f"{finding.decisive} "
             says = (
@@ -464,7 +440,9 @@ class ListwiseWords(VerdictWords):
     def parity(self, case: Case) -> str:
         """With the odds of relevant items, which count most and are fewest."""
         figure = case.facts.figures.get((of_stratum(case.finding.measure, "relevant"), case.key))
-        relevant = f"of relevant items alone {interval_text(figure, case.facts.band)}" if figure else ""
+        relevant = (
+            f"of relevant items alone {phrases.interval_text(figure, case.facts.band)}" if figure else ""
+        )
         return "; ".join(filter(None, (super().parity(case), relevant, _useful(case))))
 
     def caution(self, case: Case) -> str:
@@ -499,7 +477,7 @@ def _useful(case: Case) -> str:
     if useful is None or useful.low is None:
         return ""
     figure = Figure(useful.value, useful.low, useful.high, useful.n, None, None, None, None)
-    interval = f"{interval_text(figure, (useful.chance,))} (99.9 % CI)"
+    interval = f"{phrases.interval_text(figure, (useful.chance,))} (99.9 % CI)"
     if useful.chance:
         return (
             f"the more relevant of two items is put ahead at odds of {interval}, where chance has "
@@ -628,14 +606,16 @@ def plan_text(planned: Mapping[str, Any]) -> str:
             f"tokens in, {plan.completion_tokens:,} out, {count(plan.longest_chain, 'round')}"
             for plan in convert(planned["strategies"], list[StrategyPlan])
         ]
-        return told(_asked(planned), [*strategies, f"together: {calls_line(planned)}", *planned["unready"]])
+        return plans.told(
+            _asked(planned), [*strategies, f"together: {plans.calls_line(planned)}", *planned["unready"]]
+        )
     if planned["prompt_sha256"] is None:
         first = f"{_lists(planned)} × {count(planned['orders'], 'order')} · no model is asked"
-        return "\n".join([first, *queries_lines(planned), "Nothing was ranked.", ""])
+        return "\n".join([first, *plans.queries_lines(planned), "Nothing was ranked.", ""])
     finds = "what it can find, and its cost: llmfair plan listwise, with the same flags"
     if "findable" in planned:
         finds = UNKNOWN[planned["findable"]["reason"]]
-    return told(_design(planned), _lines(planned, [finds]))
+    return plans.told(_design(planned), _lines(planned, [finds]))
 
 
 def plan_table(planned: Mapping[str, Any]) -> Table | None:
@@ -645,9 +625,9 @@ def plan_table(planned: Mapping[str, Any]) -> Table | None:
     """
     findable = convert(planned["findable"], ListwiseFindable)
     ends: list[Column[Prospect]] = [
-        (f"disparity at {findable.odds:g}", lambda each: share_with_error(vars(each), "disparity")),
+        (f"disparity at {findable.odds:g}", lambda each: plans.share_with_error(vars(each), "disparity")),
         ("queries for disparity", lambda each: _queries(each.queries_for_disparity)),
-        ("parity at 1", lambda each: share_with_error(vars(each), "parity")),
+        ("parity at 1", lambda each: plans.share_with_error(vars(each), "parity")),
         ("queries for parity", lambda each: _queries(each.queries_for_parity)),
         ("smallest odds found", lambda each: "none" if each.smallest is None else f"{each.smallest:.2f}"),
     ]
@@ -659,12 +639,15 @@ def plan_table(planned: Mapping[str, Any]) -> Table | None:
             ("out", lambda plan: plan.completion_tokens),
             ("rounds", lambda plan: plan.longest_chain),
             ("attainable ExpRatio", lambda plan: _range(plan.reach)),
-            *((heading, lambda plan, end=end: spread(map(end, plan.prospects))) for heading, end in ends),
+            *(
+                (heading, lambda plan, end=end: plans.spread(map(end, plan.prospects)))
+                for heading, end in ends
+            ),
         ]
         notes = (
             "tokens are characters / 4; rounds: calls of the longest chain that wait for each other",
             *_findable_lines(planned, findable),
-            f"together: {calls_line(planned)}",
+            f"together: {plans.calls_line(planned)}",
             *planned["unready"],
             "Nothing was asked.",
         )
@@ -702,7 +685,9 @@ def _asked(planned: Mapping[str, Any]) -> str:
 
 
 def _lists(planned: Mapping[str, Any]) -> str:
-    return f"{count(planned['queries'], 'query', 'queries')} × {span(*planned['candidates'])} candidates"
+    return (
+        f"{count(planned['queries'], 'query', 'queries')} × {phrases.span(*planned['candidates'])} candidates"
+    )
 
 
 def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
@@ -713,14 +698,14 @@ def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
     if ratio.low is not None:
         lines.append(
             f"{window_text(planned)}, random orders: attainable range of ExpRatio on these lists {_range(ratio)} "
-            f"({span(*planned['protected'])} of {span(*planned['candidates'])} protected; {simulated})"
+            f"({phrases.span(*planned['protected'])} of {phrases.span(*planned['candidates'])} protected; {simulated})"
         )
     if planned["initial"] not in ("random", "mirrored"):
         lines.append(NOTHING_CONCLUDED)
     if precision.high is not None:
         lines.append(f"P@20 of a perfect ranker {precision.high:.2f} on average ({simulated})")
     return [
-        *plan_lines(planned, [*lines, *finds]),
+        *plans.plan_lines(planned, [*lines, *finds]),
         f"first prompt: llmfair prompts render listwise {planned['render']}",
     ]
 
@@ -758,11 +743,11 @@ def _range(reach: Reach, decimals: int = 2) -> str:
 def calibrate_table(results: Mapping[str, Any]) -> Table:
     """One row an injected preference: what was recovered, how intervals and tests did, what was concluded."""
     settings, design, test = results["settings"], results["design"], results["smallest"]
-    size = f"{count(design['queries'], 'query', 'queries')} × {span(*design['candidates'])}"
-    columns: list[Column[Record]] = [
-        ("injected odds", injected),
+    size = f"{count(design['queries'], 'query', 'queries')} × {phrases.span(*design['candidates'])}"
+    columns: list[Column[plans.Record]] = [
+        ("injected odds", plans.injected),
         ("recovered", lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}"),
-        (held(results), lambda row: share_with_error(row, "covered")),
+        (plans.held(results), lambda row: plans.share_with_error(row, "covered")),
     ]
     (below, above), without = test["odds"], design["without_comparison"]
     smallest = "smallest odds found: too few queries for a test"
@@ -778,14 +763,16 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
         "injected: odds of a protected item against an equally relevant other; recovered: median preference odds; "
         "± Monte Carlo error",
         "within: where the interval lies; parity also needs a ranker that does its job",
-        false_alarms(results["injected"], results["level"], lambda row: "", "too few queries for a test"),
+        plans.false_alarms(
+            results["injected"], results["level"], lambda row: "", "too few queries for a test"
+        ),
         smallest,
-        *undefined_notes(results["injected"], results["runs"]),
+        *plans.undefined_notes(results["injected"], results["runs"]),
         *[f"{count(without, 'query', 'queries')} without equally relevant items of both groups left out"]
         * bool(without),
-        *few_queries(design["queries"] - without),
+        *phrases.few_queries(design["queries"] - without),
     ]
-    return calibration_table(results, size, columns, notes)
+    return plans.calibration_table(results, size, columns, notes)
 
 
 # The words of the kind.
