@@ -220,7 +220,7 @@ def scored(file: RunFile, scores: Scores) -> RunFile:
 class RunMeasurement:
     """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
 
-    `keys` are those that a gate which names no condition speaks of, `notes` what has to be known to read a measure.
+    `keys` are those that a gate which names no condition speaks of.
     """
 
     facts: ScoredRun
@@ -228,7 +228,6 @@ class RunMeasurement:
     keys: Sequence[Key]
     reach: Mapping[str, Reach] = field(default_factory=dict)
     windows: str = "on these lists"
-    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 Conclude = Callable[
@@ -391,11 +390,11 @@ def score(
     """
     # map, since a loop would hold one large run while it reads the next
     measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings, announce)))
-    facts = [run for run, *_ in measured]
+    facts = [run for run, _, _ in measured]
     failing(settings, facts)
     conditions = dict.fromkeys(condition for run in facts for condition in run.conditions)
     read_gates(settings.require, conditions, kind_of(facts[0].task).measure.reads)
-    entries = [entry for _, of_run, *_ in measured for entry in of_run]
+    entries = [entry for _, of_run, _ in measured for entry in of_run]
     if len(runs) > 1:  # each reason with the name of its RUN
         entries = [
             structs.replace(entry, reason=f"{entry.run}: {entry.reason}")
@@ -405,11 +404,6 @@ def score(
         ]
     measures = parse_measures(",".join(dict.fromkeys(name for run in facts for name in run.measures)))
     data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
-    notes = {str(measure): measure.note for measure in measures if measure.note}
-    for run, *_, of_run in measured:
-        for measure, note in of_run.items():
-            text = f"{run.run}: {note}" if len(measured) > 1 else note
-            notes[measure] = f"{notes[measure]}; {text}" if measure in notes else text
     results = ScoreResults(
         schema=SCHEMA,
         status="complete",
@@ -419,7 +413,7 @@ def score(
         band=band_of(settings.band),
         measures=[str(measure) for measure in measures],
         labels={str(m): m.label for m in measures if m.definition.worded},
-        measure_notes=notes,
+        measure_notes={str(measure): measure.note for measure in measures if measure.note},
         settings={
             "runs": [str(run) for run in runs],
             **{name: str(value) for name, value in data.items() if value},
@@ -428,9 +422,9 @@ def score(
         command=scoring_of(runs, settings),
         runs=facts,
         requirements=entries,
-        rows=[row for _, _, rows, _ in measured for row in rows if row.query_id == ALL],
+        rows=[row for _, _, rows in measured for row in rows if row.query_id == ALL],
     )
-    per_query = [row for _, _, rows, _ in measured for row in rows if row.query_id != ALL]
+    per_query = [row for _, _, rows in measured for row in rows if row.query_id != ALL]
     if settings.output is not None:
         folder = RunDir(settings.output)
         folder.refuse_run()
@@ -487,8 +481,8 @@ def _remeasured(
 
 def _scored(
     settings: ScoreSettings, run: Path, measured: RunMeasurement
-) -> tuple[ScoredRun, list[Requirement], Sequence[Row], Mapping[str, str]]:
-    """A RUN with its verdict, which gates it holds, its rows, and notes on its measures.
+) -> tuple[ScoredRun, list[Requirement], Sequence[Row]]:
+    """A RUN with its verdict, which gates it holds, and its rows.
 
     A gate of a condition that the RUN has not is asked of the others.
     """
@@ -505,7 +499,7 @@ def _scored(
     met = check_gates(asked, figures, settings.require_interval)
     entries = [structs.replace(entry, run=facts.run) for entry in met]
     judged = structs.replace(facts, verdict=verdict_of(settings, measured, of_all, run))
-    return judged, entries, rows, measured.notes
+    return judged, entries, rows
 
 
 # Their gates and verdicts

@@ -208,8 +208,6 @@ def test_a_run_folder_concludes_of_its_answers_as_its_audit_did() -> None:
     assert beside["PreferenceOdds"]["conclusion"] and not beside["PreferenceOdds(of=ranking)"]["conclusion"]
     table = ran("score", "run").out
     assert " odds of answers " in table and " odds of rankings [95 %] " in table
-    reach = audited["reach"]["PreferenceOdds(of=ranking)"]
-    assert f"one group first reach {reach['low']:.2f} … {reach['high']:.2f} at window 5, step 1" in table
     # by another band than its audit's it concludes of its rankings
     (run,) = llmfair("score", "run", "--band", "0.2..5", "--json").json["runs"]
     finding = run["findings"]["neutral"]

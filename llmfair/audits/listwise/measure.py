@@ -47,16 +47,7 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
-from llmfair.metrics.base import (
-    Column,
-    Judged,
-    Measure,
-    QueryComparisons,
-    Quotient,
-    Ratio,
-    Value,
-    measure_all,
-)
+from llmfair.metrics.base import Column, Judged, Measure, QueryComparisons, Ratio, Value, measure_all
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import strata_of
@@ -347,7 +338,6 @@ def findings_of(
             useful=use,
             excess=beyond,
             permutation=shuffled.get(name),
-            run_noise=_run_noise(ratios.get(name, []), judged.get(name, ())),
             power=aggregates.odds_power(odds.pooled.estimate, rule.band, rule.level),
         )
     return findings
@@ -579,22 +569,6 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[s
         for condition, result in zip(conditions, tested, strict=True):
             shuffled[condition] = PermutationResult(**asdict(result))
     return shuffled
-
-
-def _run_noise(values: Sequence[Value], judged: Sequence[Judged]) -> intervals.RunNoise | None:
-    """How far other initial orders would move ln R on these very queries; None from a single order."""
-    measure = parse_measure("ExpRatio(control=order)")
-    ratios = [value for query in judged for value in measure.values(query).values()]
-    runs = [ratio.controlled for ratio in ratios if isinstance(ratio, Ratio)]
-    if len({len(orders) for orders in runs}) != 1:
-        return None
-    sides = []
-    with_control = any(isinstance(value, Quotient) and value.ratio.controlled for value in values)
-    for side in (0, 1):
-        final = [np.array([run.final[side] for run in orders]) for orders in runs]
-        favour = [np.array([run.favour(side) for run in orders]) for orders in runs]
-        sides.append(np.array(intervals.without_favour(final, favour) if with_control else final).T)
-    return intervals.run_noise(*sides)
 
 
 # Whether a ranker does its job at all: without that, being near parity says nothing, since noise is near it too.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -110,23 +109,16 @@ def _reach(
 
 MOST_RENDERED = 20_000
 """About how many prompts are written out to tell how long all are."""
-WORDS_OF_A_PROMPT = (
-    "dataset", "attribute", "seed", "candidates", "buckets", "relevant", "min_relevant", "mixed", "input", "words",
-    "prompt", "strategy", "design", "window", "step", "depth", "windows", "initial", "orders",
-)  # fmt: skip
 
 
 def plan_of(design: ListwiseDesign) -> dict[str, Any]:
-    """Chains, windows and reach of an audit; `render`: the flags with which `prompts render` shows its first prompt."""
+    """Chains, windows and reach of an audit."""
     protected = [items.sizes[1] for items in design.lists]
-    unsaid = {"prompt"} if design.settings.prompt == design.dataset.prompt else set()
-    flags = design.settings.as_flags(name for name in WORDS_OF_A_PROMPT if name not in unsaid)
     return {
         **plain(design.facts()),
         "protected": [min(protected), max(protected)],
         "longest_chain": design.longest,
         "reach": plain(known_reach(design)),
-        "render": f"{flags} --queries {shlex.quote(design.queries[0].query_id)}".strip(),
     }
 
 
@@ -486,7 +478,6 @@ class ListwisePlan(CallPlan, frozen=True, kw_only=True):
     chains: Count
     longest_chain: Count
     reach: Mapping[str, Reach]
-    render: str
     findable: ListwiseFindable | None = None
     strategies: list[StrategyPlan] | None = None
 

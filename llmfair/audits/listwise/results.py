@@ -22,7 +22,6 @@ from llmfair.results import (
     Sha256,
     Share,
 )
-from llmfair.stats.intervals import RunNoise
 
 OF_RANKINGS = "PreferenceOdds(of=ranking)"
 INITIAL = "initial"
@@ -228,7 +227,6 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
     useful: Usefulness | None = None
     excess: Excess | None = None
     permutation: PermutationResult | None = None
-    run_noise: RunNoise | None = None
     power: OddsPower | None = None
 
     @property

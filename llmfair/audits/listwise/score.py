@@ -221,13 +221,7 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announc
     measured = replace(measured, keys=[key for key in measured.keys if not ONE_OF_SEVERAL.search(key)])
     if audited is None or audited.attribute != measured.facts.attribute:
         return measured
-    windows, notes = windows_of(audited.design), dict[str, str]()
-    reach = audited.reach.get(OF_RANKINGS, Reach())
-    if reach.low is not None and reach.high is not None:
-        notes[OF_RANKINGS] = (
-            f"answers that always put one group first reach {reach.low:.2f} … {reach.high:.2f} {windows}"
-        )
-    return replace(measured, reach=audited.reach, windows=windows, notes=notes)
+    return replace(measured, reach=audited.reach, windows=windows_of(audited.design))
 
 
 def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasurement:

@@ -347,7 +347,7 @@ INTERVALS = {"linear-t": "t interval over queries", "boot-t": "bootstrap-t inter
 def _test_notes(
     results: ListwiseResults, findings: Mapping[str, ListwiseFinding], cells: Cells
 ) -> Iterator[str]:
-    """Both nulls of every prompt; then how far the first would move over other orders."""
+    """Both nulls of every prompt."""
     flips, shuffles, how = list[str](), list[str](), ""
     for condition, finding in findings.items():
         row, shuffled = cells.get((finding.measure, condition)), finding.permutation
@@ -367,10 +367,6 @@ def _test_notes(
         yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(flips)}"
     if shuffles:
         yield f"permutation test ({how}, one label an item), p: {', '.join(shuffles)}"
-    for condition, finding in [*findings.items()][:1]:
-        if (noise := finding.run_noise) is not None:
-            orders, error = count(results.design.orders, "random order"), 100 * 1.96 * noise.error
-            yield f"Monte Carlo error of ExpRatio from {orders}: ± {error:.1f} % ({condition})"
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
@@ -691,7 +687,7 @@ def _lists(planned: Mapping[str, Any]) -> str:
 
 
 def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
-    """What asking takes, what can be reached, what is found, and the command that shows the first prompt."""
+    """What asking takes, what can be reached, and what is found."""
     reach, simulated = convert(planned["reach"], dict[str, Reach]), f"simulated, seed {planned['seed']}"
     ratio, precision = reach.get(RATIO, Reach()), reach.get(PRECISION, Reach())
     lines = list[str]()
@@ -704,10 +700,7 @@ def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
         lines.append(NOTHING_CONCLUDED)
     if precision.high is not None:
         lines.append(f"P@20 of a perfect ranker {precision.high:.2f} on average ({simulated})")
-    return [
-        *plans.plan_lines(planned, [*lines, *finds]),
-        f"first prompt: llmfair prompts render listwise {planned['render']}",
-    ]
+    return plans.plan_lines(planned, [*lines, *finds])
 
 
 def _findable_lines(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterator[str]:
