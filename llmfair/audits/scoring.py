@@ -218,10 +218,7 @@ def scored(file: RunFile, scores: Scores) -> RunFile:
 
 @dataclass(frozen=True)
 class RunMeasurement:
-    """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `Gated`).
-
-    `keys` are those that a gate which names no condition speaks of.
-    """
+    """One RUN: `facts` as results.json has them, its rows, and what gates have to know (as in `GatedFigures`)."""
 
     facts: ScoredRun
     rows: Sequence[Measurement]
@@ -482,10 +479,7 @@ def _remeasured(
 def _scored(
     settings: ScoreSettings, run: Path, measured: RunMeasurement
 ) -> tuple[ScoredRun, list[Requirement], Sequence[Row]]:
-    """A RUN with its verdict, which gates it holds, and its rows.
-
-    A gate of a condition that the RUN has not is asked of the others.
-    """
+    """A RUN with its verdict, which of the gates on its conditions it holds, and its rows."""
     facts, kind = measured.facts, kind_of(measured.facts.task)
     rows = rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
     of_all = [row for row in rows if row.query_id == ALL]

@@ -1,8 +1,4 @@
-"""A listwise audit made but not begun: which lists are shown, in which orders, under which prompts, at what cost.
-
-The data's way: dataset -> probes -> one program per chain -> dispatch -> rankings -> measures -> intervals ->
-run folder. Nothing goes back up.
-"""
+"""A listwise audit made but not begun: which lists are shown, in which orders, under which prompts, at what cost."""
 
 from __future__ import annotations
 
@@ -85,10 +81,8 @@ class Shuffles:
                 self.later.append(probe)
 
     def programs(self, results: Mapping[str, Ranked]) -> Iterator[Program]:
-        """The chains that are left: asked, or without a question where the first lists were ranked alike.
-
-        That is where every order of each of them was answered, and by one order of documents, ties together.
-        """
+        """The chains that are left: without a question where every order of each of the first lists was answered, and
+        by one order of documents, ties together."""
         orders: dict[Listed, set[tuple[Any, ...]]] = {}
         for probe in self.first:
             scores = _scores(results.get(probe.probe_id))
@@ -516,10 +510,8 @@ def rendered(settings: ListwiseSettings) -> Iterator[Chat]:
 
 
 def _scored(settings: ListwiseSettings, spec: str) -> ListwiseSettings:
-    """With the one strategy that asks a backend which scores lists, and answers no questions. Raises UsageError.
-
-    Such a ranker takes no instruction, so that only who wants it puts the words of sensitive prompts into queries.
-    """
+    """With the one strategy that asks a backend which scores lists, under the neutral prompt unless others are named.
+    Raises UsageError."""
     if settings.design == "partition" or settings.strategy not in (ListwiseSettings().strategy, (SCORES,)):
         wrong = "design" if settings.design == "partition" else "strategy"
         raise UsageError(
@@ -529,10 +521,7 @@ def _scored(settings: ListwiseSettings, spec: str) -> ListwiseSettings:
 
 
 def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) -> ListwiseSettings:
-    """The settings as far as a strategy has a use for them: no others must name the run.
-
-    Raises UsageError for a model that lacks the log-probabilities which it needs.
-    """
+    """The settings as far as a strategy has a use for them, since no others must name the run. Raises UsageError."""
     usual, margins = ListwiseSettings(), strategy.question.margins
     changes = {name: getattr(usual, name) for name, value in strategy.facts().items() if value is None}
     if strategy.orderless:
@@ -559,10 +548,8 @@ def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) 
 
 
 def _without_prompts(settings: ListwiseSettings, model: str, worded: bool) -> ListwiseSettings:
-    """The settings of a ranker that reads no prompt: one order, once.
-
-    Raises UsageError for other conditions than neutral, unless their words are put into the query (`worded`).
-    """
+    """The settings of a ranker that reads no prompt: one order, once. Raises UsageError for sensitive conditions,
+    unless their words are put into the query (`worded`)."""
     if not worded and settings.conditions not in (None, "neutral"):
         raise UsageError(
             f"{model} reads no prompt, so it cannot rank under --conditions {settings.conditions}.",

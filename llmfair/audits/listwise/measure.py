@@ -1,8 +1,5 @@
 """What the answers of a listwise audit come to: findings, rows and files, made from the rankings alone.
 
-Nothing here depends on when or how often a chat was asked, so an interrupted and an undisturbed run, and a
-replay years later, give the same bytes.
-
 Two nulls are tested, and both told: that queries prefer no side on average (signs flipped by query), and that no
 query prefers one (labels shuffled among equally relevant documents). The conclusion lays a band on the preference
 odds. That they lie within it is said only of a ranker that does its job, since noise prefers nobody either.
@@ -271,9 +268,9 @@ SHUFFLES = 1000
 class HowRanked:
     """What findings need to know of how the rankings came about, and of how to judge them.
 
-    `initial` is the kind of initial order; only random ones allow a conclusion. Rankers without windows and run files
-    inherit no order, so theirs count as random. `judged`: how many items of each group there are, and how many are
-    relevant; `label_error`: the share of these grades that is taken to be wrong.
+    `initial`: the kind of initial order; rankers without windows and run files inherit none, so theirs count as random.
+    `judged`: how many items of each group there are, and how many are relevant; `label_error`: the share of these
+    grades that is taken to be wrong.
     """
 
     band: tuple[float, float] = (0.8, 1.25)
@@ -539,11 +536,8 @@ def no_preference(odds: Preference, rule: HowRanked) -> float | None:
 
 
 def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[str, PermutationResult]:
-    """The stratified test of no effect in any query, by condition.
-
-    Conditions that ranked the same lists are shuffled at once. It needs initial orders that ignore the sides, and lists
-    that have items of both.
-    """
+    """The stratified test of no effect in any query, by condition; those that ranked the same lists are shuffled at
+    once. It needs random initial orders, and lists that have items of both sides."""
     if rule.initial != "random":
         return dict.fromkeys(judged, PermutationResult(reason="order_not_random"))
     alike: dict[tuple[tuple[Hashable, ...], ...], dict[str, list[LabelledItems]]] = {}
@@ -646,10 +640,8 @@ def share(window: WindowShare) -> float:
 
 
 def look(windows: Sequence[WindowShare], rule: HowRanked, level: float) -> Decision | None:
-    """Where the odds of these windows lie by their interval, at the level of one look of several; None if nowhere.
-
-    Whether the ranker does its job is no matter here: that more windows show it is not waited for.
-    """
+    """Where the odds of these windows lie by their interval, at the level of one look of several, whether or not the
+    ranker does its job; None if nowhere."""
     values, rule = [*joined_windows(windows)], replace(rule, level=look_level(level))
     odds = list_odds(values, strata_of(values, rule.strata), level=rule.level)
     if odds is None:
@@ -756,10 +748,8 @@ def outcome_of(
 
 
 def _judged(design: ListwiseDesign, chains: Chains, names: Sequence[str]) -> dict[str, list[Judged]]:
-    """Every query's rankings by condition, orders and repeats together; the initial orders are one of their own.
-
-    With the orders that rankings began with, and what the answers compared; a ranker forgets the order it is given.
-    """
+    """Every query's rankings by condition, orders and repeats together, with the orders that they began with and what
+    the answers compared; the initial orders are a condition of their own. A ranker forgets the order it is given."""
     by_query: dict[tuple[str, str], list[tuple[Probe, Ranked]]] = {}
     for probe, ranked in chains:
         by_query.setdefault((probe.condition, probe.candidates.query.query_id), []).append((probe, ranked))

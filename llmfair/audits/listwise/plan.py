@@ -136,28 +136,24 @@ def beside(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def tokens_of(design: ListwiseDesign) -> tuple[int, int]:
     """About how many tokens all prompts and all answers of one model have.
 
-    One chain a query is driven over one pass, each window answered in the order shown, and stands for the
-    query's others: these differ in the condition's word, for which the queries take turns, and in the order of items.
-    Of very many questions so do some queries for all.
+    One pass of a chain, answered in the order shown, stands for the query's others; conditions take turns over the
+    queries. Of very many questions some queries stand for all.
     """
-    prompts = answers = 0
-    of_all = sum(design.plan_of(query).calls for query in design.queries)
-    if not of_all:  # a ranker, which would order the lists here
+    prompts = answers = rendered = 0
+    calls_of_all = sum(design.plan_of(query).calls for query in design.queries)
+    if not calls_of_all:  # a ranker, which would order the lists here
         return 0, 0
-    queries = design.queries[:: max(1, of_all // MOST_RENDERED)]
+    queries = design.queries[:: max(1, calls_of_all // MOST_RENDERED)]
     for query, condition in zip(queries, cycle(design.prompts), strict=False):
         first_order, calls = design.orders[query.query_id][:1], design.plan_of(query).calls
         (probe,) = listwise_probes(design.dataset.candidates(query), first_order, (condition,), 1)
+        rendered += calls
         if chats := chats_of(design.ranker.steps(probe), passes=1):
             characters = sum(len(message.content) for chat in chats for message in chat.messages)
             prompts += characters * calls // len(chats)
             answers += sum(len(answer_in_shown_order(chat).text) for chat in chats) * calls // len(chats)
-    calls_of_these = max(1, sum(design.plan_of(query).calls for query in queries))
-    chains = of_all * design.chains_per_query
-    return (
-        prompts * chains // calls_of_these // CHARACTERS_PER_TOKEN,
-        answers * chains // calls_of_these // CHARACTERS_PER_TOKEN,
-    )
+    chains, characters = calls_of_all * design.chains_per_query, max(1, rendered) * CHARACTERS_PER_TOKEN
+    return prompts * chains // characters, answers * chains // characters
 
 
 def chats_of(steps: Steps[Ranked], passes: float = inf) -> list[Chat]:
@@ -336,10 +332,8 @@ class Figures(NamedTuple):
 def _simulated(
     design: ListwiseDesign, settings: PlanSettings, lists: Sequence[Items], alike: float
 ) -> tuple[Mapping[float, Figures], int]:
-    """The figures of simulated audits by injected log odds, those to be found and 0, from the same draws.
-
-    And of how many lists they are.
-    """
+    """The figures of simulated audits by injected log odds, those to be found and 0, from the same draws; and of how
+    many lists they are."""
     assert isinstance(design.ranker, ListwiseRanker)
     strata, noise, band = (None, *design.rule.strata), Noise(alike, settings.slots), design.rule.band
     audits, lists = _bounded(lists, design.ranker.strategy, design.settings.orders)
@@ -416,11 +410,8 @@ def _ends(audits: Figures, rule: HowRanked, prompts: int) -> tuple[Flags, Flags]
 
 
 def _expected(design: ListwiseDesign, odds: float) -> ExpectedRatio | None:
-    """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is
-    ranked, or questions hang on the answers.
-
-    Documents of one side and one grade are interchangeable, so lists are ranked by kinds.
-    """
+    """The ratio of means over all lists in their windows, of simulated rankers; None where nothing is ranked, or
+    questions hang on the answers. Documents of one side and grade are interchangeable, so lists are ranked by kinds."""
     if design.partition or any(design.ranker.one_pass(items.n) is None for items in design.lists):
         return None
     shapes = Counter(items.cells for items in design.lists if items.both_sides)
@@ -523,11 +514,8 @@ class SimulatedAudit(NamedTuple):
 
 
 def calibrate(settings: CalibrateSettings, advance: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Injected against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
-
-    `advance` is called after every audit, injected × runs times. Raises UsageError for wrong input, and when no
-    list has items to compare.
-    """
+    """Injected against recovered, coverage, false-positive rate, power, and the smallest odds that would be found;
+    `advance` is called after every audit. Raises UsageError, also where no list has items to compare."""
     design, betas = LISTWISE.design(settings), injected_of(settings.injected)
     lists = [items for items in design.lists if items.pairs]
     if not lists:

@@ -1,8 +1,4 @@
-"""A run as evidence: what a report shows of it beside its figures, and the run followed again without asking anybody.
-
-Nothing here depends on when or in which order a chat was asked, so that a report is the same bytes for the same
-answers.
-"""
+"""A run as evidence: what a report shows of it beside its figures, and the run followed again, nobody asked."""
 
 from __future__ import annotations
 
