@@ -15,7 +15,6 @@ import pytest
 from llmfair.asking.limits import Progress
 from llmfair.audits.listwise.measure import answer_counts
 from llmfair.audits.listwise.results import OmittedItems
-from llmfair.audits.runs.exhibits import agree
 from llmfair.audits.runs.run import session
 from llmfair.cli.audits import cost_text
 from llmfair.errors import LlmfairError
@@ -196,17 +195,6 @@ def test_a_run_of_another_machine_is_compared_to_twelve_digits() -> None:
     assert refused.code == 1 and "results.json does not follow" in refused.out
 
 
-@pytest.mark.whole
-def test_what_agrees_to_twelve_digits() -> None:
-    assert agree('a {"x": 1.0, "y": 0.0}', 'a {"x": 0.9999999999999999, "y": 1e-17}')
-    for first, second in (
-        ("0.1", "0.1000000001"),
-        ("1000000000000001", "1000000000000002"),
-        ("0.1, 0.2", "0.1"),
-    ):
-        assert not agree(first, second)
-
-
 LISTWISE = tuple("listwise -q -d mine --no-report --max-invalid 1 --conditions neutral --orders 1".split())
 
 
@@ -227,14 +215,6 @@ def test_the_run_goes_on_with_groups_of_another_attribute() -> None:
     ran("runs", "check", run)
     group("gender", "male")  # an item of both sides is audited
     refuses("belongs to other settings (lists_sha256", *LISTWISE, "-o", run, code=1)
-
-
-@pytest.mark.whole
-def test_lists_that_were_drawn_are_said_to_be_with_the_seed() -> None:
-    lists = write_folder(Path("lists"), balanced(6, 6, 6))
-    shown = ran("listwise", "-d", lists, "--candidates", "8", "--seed", "7", "--dry-run").out
-    assert "lists drawn with seed 7 from documents relevant to the query and, beside them, documents" in shown
-    assert "drawn" not in llmfair("listwise", "--dry-run").out
 
 
 def test_what_is_not_in_a_run_s_cost_is_said() -> None:
