@@ -369,7 +369,7 @@ class ListwiseDesign(Design[Ranked]):
 
     # What it costs and can find, and what the answers come to
 
-    @property
+    @cached_property
     def reach(self) -> dict[str, Reach]:
         """What rankers could make of these lists at most, whatever the model."""
         return known_reach(self)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import cycle
 from math import ceil, exp, fsum, inf, log, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -57,7 +57,6 @@ REACH_DRAWS = 3000
 REACH_CALLS, FEWEST_DRAWS, MOST_DRAWS = 60_000, 30, 1000
 """Where a program is played so many questions are answered in all, from so many initial orders at least and at most:
 the more questions, the less is left to the order."""
-Plans = tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
 
 
 def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
@@ -65,36 +64,16 @@ def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
     settings, ranker = design.settings, design.ranker
     if design.partition or settings.initial not in ("random", "mirrored"):
         return {}
-    both = tuple(items.sizes for items in design.lists if items.both_sides)
-    judged = tuple((items.n, items.relevant) for items in design.lists if items.judged)
-    sizes = sorted({items.n for items in design.lists})
-    windows = [ranker.one_pass(n) for n in sizes]
-    if None not in windows:
-        plans = tuple((n, tuple(of or ())) for n, of in zip(sizes, windows, strict=True))
-        return _reach(both, judged, plans, ranker.passes, REACH_DRAWS, settings.seed)
-    assert isinstance(ranker, ListwiseRanker)
-    calls = max(ranker.strategy.plan(size).calls for size in sizes)
-    draws = min(MOST_DRAWS, max(FEWEST_DRAWS, REACH_CALLS // max(1, calls)))
-    return _reach(both, judged, ranker.strategy, 1, draws, settings.seed)
-
-
-@lru_cache(maxsize=32)
-def _reach(
-    both: tuple[tuple[int, int, int], ...],
-    judged: tuple[tuple[int, int], ...],
-    how: Plans | Strategy,
-    passes: int,
-    draws: int,
-    seed: int,
-) -> dict[str, Reach]:
-    """Of lists of so many items, protected and unprotected, or relevant ones, ranked by windows in so many passes or
-    by a program, from so many initial orders."""
-    rng, reach = np.random.default_rng(seed), dict[str, Reach]()
-    rank: power.Rank = (
-        partial(rank_played, how)
-        if isinstance(how, Strategy)
-        else power.by_windows(dict(how).__getitem__, passes)
-    )
+    both = [items.sizes for items in design.lists if items.both_sides]
+    judged = [(items.n, items.relevant) for items in design.lists if items.judged]
+    windows = {items.n: ranker.one_pass(items.n) for items in design.lists}
+    if isinstance(ranker, ListwiseRanker) and None in windows.values():
+        calls = max(ranker.strategy.plan(size).calls for size in windows)
+        draws = min(MOST_DRAWS, max(FEWEST_DRAWS, REACH_CALLS // max(1, calls)))
+        rank: power.Rank = partial(rank_played, ranker.strategy)
+    else:
+        draws, rank = REACH_DRAWS, power.by_windows(lambda n: windows[n] or (), ranker.passes)
+    rng, reach = np.random.default_rng(settings.seed), dict[str, Reach]()
     if both:
         ratio = power.attainable_ratio(both, rank, draws, rng=rng)
         reach["ExpRatio"] = Reach(low=ratio.low, high=ratio.high)
@@ -118,7 +97,7 @@ def plan_of(design: ListwiseDesign) -> dict[str, Any]:
         **plain(design.facts()),
         "protected": [min(protected), max(protected)],
         "longest_chain": design.longest,
-        "reach": plain(known_reach(design)),
+        "reach": plain(design.reach),
     }
 
 

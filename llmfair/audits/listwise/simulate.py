@@ -226,14 +226,10 @@ class Answering:
     def _ordered(self, shown: Sequence[Document]) -> Sequence[Document]:
         weights = self.weigh([int(document.doc_id) for document in shown], False)
         best = self.question.best(len(shown))
-        if best == 1 or len(shown) == 2:  # most of millions of questions: nothing is sorted
-            place = weights.index(max(weights))
-            order = [shown[place], *shown[:place], *shown[place + 1 :]]
-        else:
-            places = sorted(range(len(shown)), key=lambda place: -weights[place])
-            if best is not None:  # the others stay as they were shown
-                places = places[:best] + sorted(places[best:])
-            order = [shown[place] for place in places]
+        places = sorted(range(len(shown)), key=lambda place: -weights[place])
+        if best is not None:  # the others stay as they were shown
+            places = places[:best] + sorted(places[best:])
+        order = [shown[place] for place in places]
         ids = [document.doc_id for document in order]
         before = [document.doc_id for document in shown]
         self.compared.append(PartialOrder(self.round, before, ids[:best], () if best is None else ids[best:]))
