@@ -18,22 +18,12 @@ from typing import Any, Literal
 
 from msgspec import structs
 
+from llmfair.audits import gates
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import versions
 from llmfair.audits.documents import ChangeRow
-from llmfair.audits.gates import (
-    WRITTEN,
-    GatedFigures,
-    aside_of,
-    check_gates,
-    parse_gate,
-    read_gates,
-    refused,
-    require_met,
-    statuses_of,
-)
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import attribute_of
@@ -291,7 +281,7 @@ def measures_of(
     settings: ScoreSettings, results: Results, reads: type[Observation], concluded: Sequence[str] = ()
 ) -> tuple[Sequence[Any], list[str]]:
     """A run's measures or those asked for, with what is `concluded` of and gates'; and by name those of its table."""
-    gated = [parse_gate(text, reads).measure for text in settings.require]
+    gated = [gates.parse_gate(text, reads).measure for text in settings.require]
     measures, shown = (
         parse_measures(",".join((settings.measures or ",".join(names), *also, *gated)), reads)
         for names, also in ((results.measures, concluded), (results.shown, ()))
@@ -390,7 +380,7 @@ def score(
     facts = [run for run, _, _ in measured]
     failing(settings, facts)
     conditions = dict.fromkeys(condition for run in facts for condition in run.conditions)
-    read_gates(settings.require, conditions, kind_of(facts[0].task).measure.reads)
+    gates.read_gates(settings.require, conditions, kind_of(facts[0].task).measure.reads)
     entries = [entry for _, of_run, _ in measured for entry in of_run]
     if len(runs) > 1:  # each reason with the name of its RUN
         entries = [
@@ -483,14 +473,14 @@ def _scored(
     facts, kind = measured.facts, kind_of(measured.facts.task)
     rows = rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
     of_all = [row for row in rows if row.query_id == ALL]
-    figures = GatedFigures(
+    figures = gates.GatedFigures(
         measured.keys, facts.measures, of_all, facts.findings, measured.reach,
         f" {kind.words.condition}" * run.is_dir(), measured.windows,
-        aside_of(kind.measure, measured.keys), kind.words.titles,
+        gates.aside_of(kind.measure, measured.keys), kind.words.titles,
     )  # fmt: skip
-    gates = [parse_gate(text, kind.measure.reads) for text in settings.require]
-    asked = [gate for gate in gates if gate.condition is None or gate.condition in facts.conditions]
-    met = check_gates(asked, figures, settings.require_interval)
+    wanted = [gates.parse_gate(text, kind.measure.reads) for text in settings.require]
+    asked = [gate for gate in wanted if gate.condition is None or gate.condition in facts.conditions]
+    met = gates.check_gates(asked, figures, settings.require_interval)
     entries = [structs.replace(entry, run=facts.run) for entry in met]
     judged = structs.replace(facts, verdict=verdict_of(settings, measured, of_all, run))
     return judged, entries, rows
@@ -545,13 +535,13 @@ def gravest(runs: Sequence[ScoredRun]) -> RunVerdict:
 def failing(settings: ScoreSettings, runs: Sequence[ScoredRun]) -> tuple[str, ...]:
     """The statuses of `--fail-on`. Raises UsageError for one that no RUN could have."""
     statuses = dict.fromkeys(status for run in runs for status in kind_of(run.task).words.statuses[:-1])
-    return statuses_of(settings.fail_on, statuses)
+    return gates.statuses_of(settings.fail_on, statuses)
 
 
 def require_all(results: ScoreResults, settings: ScoreSettings) -> None:
     """Raises RequirementFailed, with what is wrong, unless every gate holds."""
     fail_on, several = failing(settings, results.runs), len(results.runs) > 1
-    reasons = {run.run: refused(run.verdict, fail_on) for run in results.runs}
+    reasons = {run.run: gates.refused(run.verdict, fail_on) for run in results.runs}
     refusals = [f"{run}: {why}" if several else why for run, why in reasons.items() if why is not None]
     unwritten = "--json lists verdicts and requirements, -o DIR keeps them"
-    require_met(results.requirements, *refusals, hint=WRITTEN if settings.output else unwritten)
+    gates.require_met(results.requirements, *refusals, hint=gates.WRITTEN if settings.output else unwritten)

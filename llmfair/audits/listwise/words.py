@@ -49,6 +49,7 @@ from llmfair.report.groups import (
     furthest_from_parity,
     named,
 )
+from llmfair.report.plan import Record
 from llmfair.report.plots import Plot, Point, palette, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns
@@ -110,7 +111,7 @@ def conclusion(finding: ListwiseFinding, figure: Figure | None, band: Band, word
     return f"{text}: {percentage} % less exposure for {group} items"
 
 
-def ranks_of(about: Mapping[str, Any]) -> str:
+def ranks_of(about: Record) -> str:
     """A window's ranks."""
     first, last = about["window"]
     return f"ranks {first + 1}–{last}"
@@ -369,14 +370,14 @@ def _test_notes(
         yield f"permutation test ({how}, one label an item), p: {', '.join(shuffles)}"
 
 
-def before_text(planned: Mapping[str, Any]) -> str:
+def before_text(planned: Record) -> str:
     """Said before the first question: how many there will be, and how lists are gone through."""
     design = planned["design"]
     most = "at most " if design.sequential or design.at_most else ""
     return f"{most}{count(planned['calls'], 'call')}; {window_text(design)}{phrases.on_disk(planned)}"
 
 
-def window_text(design: ListwiseFacts | Mapping[str, Any]) -> str:
+def window_text(design: ListwiseFacts | Record) -> str:
     """How lists are gone through: the strategy, unless it is windows, and the windows where it has any."""
     how = design if isinstance(design, Mapping) else asdict(design)
     if how.get("design") == "partition":
@@ -488,7 +489,7 @@ def _useful(case: Case) -> str:
 ORDERED_BY = ("window", "step", "passes", "depth", "windows")
 
 
-def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+def how_ended(row: Record, settings: Record) -> str:
     """How an answer of the journal ended, read as its run read it: `ok`, or what was wrong with it."""
     options = (settings[name] for name in ORDERED_BY)
     question = _question(settings.get("strategy", "windows"), *options)
@@ -594,7 +595,7 @@ UNKNOWN = {
 ANSWERS = {0.0: "fresh every time", 1.0: "alike every time"}
 
 
-def plan_text(planned: Mapping[str, Any]) -> str:
+def plan_text(planned: Record) -> str:
     """What a dry run says; and a plan, where no effect can be tabled."""
     if "strategies" in planned:
         strategies = [
@@ -614,7 +615,7 @@ def plan_text(planned: Mapping[str, Any]) -> str:
     return plans.told(_design(planned), _lines(planned, [finds]))
 
 
-def plan_table(planned: Mapping[str, Any]) -> Table | None:
+def plan_table(planned: Record) -> Table | None:
     """How audits of the design end, with everything else below it; None where that is not known.
 
     Of several strategies what each takes, can reach and can find.
@@ -670,23 +671,23 @@ def _named(plan: StrategyPlan) -> str:
     return plan.strategy + ("" if plan.window is None else f" {plan.window}/{plan.step}x{plan.passes}")
 
 
-def _design(planned: Mapping[str, Any]) -> str:
+def _design(planned: Record) -> str:
     chains = f"{count(planned['chains'], 'chain')} of up to {planned['longest_chain']:,}"
     return f"{_asked(planned)} × {count(planned['orders'], 'order')} · {window_text(planned)} · {chains}"
 
 
-def _asked(planned: Mapping[str, Any]) -> str:
+def _asked(planned: Record) -> str:
     prompts = [TITLES.get(condition, condition) for condition in planned["conditions"]]
     return f"{_lists(planned)} × {count(len(prompts), 'prompt')} ({', '.join(prompts)})"
 
 
-def _lists(planned: Mapping[str, Any]) -> str:
+def _lists(planned: Record) -> str:
     return (
         f"{count(planned['queries'], 'query', 'queries')} × {phrases.span(*planned['candidates'])} candidates"
     )
 
 
-def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
+def _lines(planned: Record, finds: Iterable[str]) -> list[str]:
     """What asking takes, what can be reached, and what is found."""
     reach, simulated = convert(planned["reach"], dict[str, Reach]), f"simulated, seed {planned['seed']}"
     ratio, precision = reach.get(RATIO, Reach()), reach.get(PRECISION, Reach())
@@ -703,7 +704,7 @@ def _lines(planned: Mapping[str, Any], finds: Iterable[str]) -> list[str]:
     return plans.plan_lines(planned, [*lines, *finds])
 
 
-def _findable_lines(planned: Mapping[str, Any], findable: ListwiseFindable) -> Iterator[str]:
+def _findable_lines(planned: Record, findable: ListwiseFindable) -> Iterator[str]:
     """What was simulated, and what its shares and numbers of queries are of."""
     if findable.prospects:
         audits = min(each.audits for each in findable.prospects)
@@ -733,11 +734,11 @@ def _range(reach: Reach, decimals: int = 2) -> str:
 # A calibration in a table and sentences: what simulated audits of injected preferences found.
 
 
-def calibrate_table(results: Mapping[str, Any]) -> Table:
+def calibrate_table(results: Record) -> Table:
     """One row an injected preference: what was recovered, how intervals and tests did, what was concluded."""
     settings, design, test = results["settings"], results["design"], results["smallest"]
     size = f"{count(design['queries'], 'query', 'queries')} × {phrases.span(*design['candidates'])}"
-    columns: list[Column[plans.Record]] = [
+    columns: list[Column[Record]] = [
         ("injected odds", plans.injected),
         ("recovered", lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}"),
         (plans.held(results), lambda row: plans.share_with_error(row, "covered")),
@@ -771,7 +772,7 @@ def calibrate_table(results: Mapping[str, Any]) -> Table:
 # The words of the kind.
 
 
-def differences(settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
+def differences(settings: Record, differ: Sequence[str]) -> list[str]:
     """A strategy as it is spelled, else windows as `20/10x3`; then others by name."""
     windows = ("window", "step", "passes")
     parts = ["{window}/{step}x{passes}".format_map(settings)] if {*windows} & {*differ} else []
@@ -804,7 +805,7 @@ WORDS = Wording(
 # A study of windows.
 
 
-def reached(setting: Mapping[str, Any]) -> dict[str, str]:
+def reached(setting: Record) -> dict[str, str]:
     """By column, what a ranker that always puts one side first reads, either way, and a perfect one."""
     reach = convert(setting["reach"], dict[str, Reach])
     perfect = reach.get(PRECISION, Reach()).high
