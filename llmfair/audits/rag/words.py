@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -17,7 +16,6 @@ from llmfair.audits.rag.design import CHANGE, DETERMINISTIC, DISPARITY, GOLD, qu
 from llmfair.audits.rag.measure import OF_SLOTS
 from llmfair.audits.rag.results import Curve, Intervals, RagFinding, RagResults
 from llmfair.io.text import count, p_text
-from llmfair.metrics.base import plain_name
 from llmfair.metrics.names import in_words
 from llmfair.nouns import Conclusion
 from llmfair.rankers.reader import read_support
@@ -39,7 +37,7 @@ from llmfair.report.verdict import (
     cases_of,
 )
 from llmfair.report.words import Wording, before_text, table_of
-from llmfair.results import Conclusions, Declared, Exhibits, Figure, RunVerdict, absent_row
+from llmfair.results import Conclusions, Declared, Exhibits, RunVerdict, absent_row
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, STARRED
 
@@ -134,31 +132,23 @@ def notes(results: RagResults) -> Iterator[str]:
 
 Named = dict[str, str]
 """What a row is of, by the head of its column: a retriever; of several runs the generator, too."""
-Costs = Sequence[tuple[Named, Intervals, Sequence[Curve]]]
 
 
 def number_text(value: float | None, form: str = ".4f") -> str:
     return "–" if value is None else format(value, form)
 
 
-def tradeoff_tables(costs: Costs) -> Iterator[Table]:
+def tradeoff_tables(costs: Sequence[tuple[Named, Intervals, Sequence[Curve]]]) -> Iterator[Table]:
     """Tables 2 and 1 of these retrievers, of those that drew anything."""
     intervals = [(name, of) for name, of, _ in costs if of.cells]
     if intervals:
-        disparity, utility = intervals[0][1].disparity, intervals[0][1].utility
-        changes = [cell.paired for _, of in intervals for cell in of.cells]
-        tested = [change for change in changes if change is not None and change.p_adjusted is not None]
-        differ = [change.value or 0 for change in tested if (change.p_adjusted or 0) < STARRED]
-        ups, downs = sum(value > 0 for value in differ), sum(value < 0 for value in differ)
-        of_all = count(len(tested), "interval differs", "intervals differ")
-        ways = f" ({ups} up, {downs} down)" * bool(differ)
+        first = intervals[0][1]
         yield Table.of_texts(
-            f"Change of {utility} by interval of {disparity}; paired by query "
-            + (f"{len(differ)} of {of_all}{ways}" if tested else "nothing can be tested"),
+            f"Change of {first.utility} by interval of {first.disparity}; paired by query",
             (name | row for name, of in intervals for row in interval_rows(of)),
-            f"pooled, as in the paper: mean {utility} of the observations in the interval less that of the one list by "
-            f"score, over all queries; * unpaired p below {STARRED:g} (Student), which takes observations of one query "
-            "for independent",
+            f"pooled, as in the paper: mean {first.utility} of the observations in the interval less that of the one "
+            f"list by score, over all queries; * unpaired p below {STARRED:g} (Student), which takes observations of "
+            "one query for independent",
             "paired: mean over the interval's queries of their own mean in it less their own one list by score",
         )
     curves = [(name, of[0]) for name, _, of in costs if of and of[0].points]
@@ -214,33 +204,31 @@ TO_CHANGE = {
 
 def rag_verdict(conclusions: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
-    cases = [(case, case.finding) for case in cases_of(conclusions) if isinstance(case.finding, RagFinding)]
+    cases: dict[Conclusion, list[tuple[Case, Any]]] = {of: [] for of in Conclusion}
+    for case in cases_of(conclusions):
+        cases[case.finding.conclusion].append((case, case.finding))
 
-    def concluded(conclusion: Conclusion) -> list[tuple[Case, RagFinding]]:
-        return [case for case in cases if case[1].conclusion == conclusion]
-
-    def disparity(case: tuple[Case, RagFinding]) -> float:
+    def disparity(case: tuple[Case, Any]) -> float:
         return case[1].disparity or 0.0
 
-    if within := concluded(Conclusion.WITHIN):
-        fairest = min(within, key=disparity)
-        return verdict_on(*fairest, KEPT, "{} is the fairest setting whose utility is kept")
-    if inconclusive := concluded(Conclusion.INCONCLUSIVE):
+    if within := cases[Conclusion.WITHIN]:
+        sentence = "{} is the fairest setting whose utility is kept"
+        return verdict_on(*min(within, key=disparity), KEPT, sentence)
+    if inconclusive := cases[Conclusion.INCONCLUSIVE]:
         case, finding = max(inconclusive, key=lambda case: (case[1].reason != "larger_alpha", case[1].lower))
         why = in_words(finding.reason, CHANGE) if finding.reason else "more than the margin may be lost"
         return verdict_on(case, finding, INCONCLUSIVE, f"whether {{}} keeps its utility is open, as {why}")
-    if outside := concluded(Conclusion.OUTSIDE):
-        least = max(outside, key=disparity)
-        return verdict_on(
-            *least, LOST, "{} is the least fair of the settings drawn, and loses utility even so"
-        )
-    reason = str(cases[0][1].reason if cases else "no_useful_items")
+    if outside := cases[Conclusion.OUTSIDE]:
+        sentence = "{} is the least fair of the settings drawn, and loses utility even so"
+        return verdict_on(*max(outside, key=disparity), LOST, sentence)
+    barred = cases[Conclusion.NOT_ASSESSABLE]
+    reason = str(barred[0][1].reason if barred else "no_useful_items")
     sentence = f"nothing can be said of what fairness costs: {in_words(reason, CHANGE)}"
     advice = advice_of(conclusions, TO_CHANGE.get(reason, LOOK))
-    if not cases and conclusions.run is None:
+    if not barred and conclusions.run is None:
         sentence = "a log says how unequally items were shown, not what fairer lists would have cost"
         advice = "llmfair rag asks the generator about fairer lists of the same items"
-    elif not cases and not conclusions.complete:
+    elif not barred and not conclusions.complete:
         sentence = "nothing can be said of what fairness costs: not all questions are answered yet"
         advice = by_way(conclusions, UNFINISHED, "unfinished")
     return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence, next=advice)
@@ -248,52 +236,43 @@ def rag_verdict(conclusions: Conclusions) -> RunVerdict:
 
 def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> RunVerdict:
     """The verdict that speaks of one alpha of a retriever, which the sentence has a place for: how unequally items are
-    shown beside the one list by score, how utility changes, and which loss is ruled out."""
-    conclusions, figure = case.facts, case.figure or absent_row(finding.measure, case.key)
-    measure = next((name for name in conclusions.measures if _name(name) == DISPARITY), DISPARITY)
+    shown beside the one list by score, how utility changes, and which loss is ruled out; then how to hold a build to
+    it, or what would settle it."""
+    facts, figure = case.facts, case.figure or absent_row(finding.measure, case.key)
+    margin, within = finding.margin, finding.conclusion == Conclusion.WITHIN
+    measure = next((name for name in facts.measures if _name(name) == DISPARITY), DISPARITY)
     text = (
         f"{sentence.format(case.key)}: expected exposure disparity {measure} {finding.disparity or 0.0:.3f}"
     )
-    alone = (measure, f"{case.key.rpartition('-')[0]}-{DETERMINISTIC}")
-    if (baseline := value_of(conclusions.figures.get(alone))) is not None:
+    alone = facts.figures.get((measure, f"{case.key.rpartition('-')[0]}-{DETERMINISTIC}"))
+    if (baseline := value_of(alone)) is not None:
         text += f", where the one list by score has {baseline.value:g}"
     if figure.value is not None and finding.lower is not None:
-        margin, level = finding.margin, f"{conclusions.level * 100:g} %"
+        level = f"{facts.level * 100:g} %"
         text += f"; utility changes by {figure.value:+.3f}"
         if figure.low is not None and figure.high is not None and figure.low < figure.high:
             text += f" ({level} CI {figure.low:+.3f} to {figure.high:+.3f})"
         text += f"; {finding.losers or 'none'} of {case.counted} lost more than {margin:g}"
-        if finding.conclusion != Conclusion.OUTSIDE and finding.lower < -margin:
-            text += f", and a mean loss of {-finding.lower:.3f} is not ruled out"
-        elif finding.conclusion != Conclusion.OUTSIDE:
-            more = f"of more than {-finding.lower:.3f} " if finding.lower < 0 else ""
-            text += f", and a mean loss {more}is ruled out at {level}"
-    return RunVerdict(
-        status=status,
-        sentence=text + ("" if conclusions.complete else "; not all questions are answered yet"),
-        next=next_step(case, finding),
-        condition=case.key.condition,
-        measure=finding.measure,
-        estimate=figure.value,
-        low=figure.low,
-        high=figure.high,
-        n=figure.n,
-    )
-
-
-def next_step(case: Case, finding: RagFinding) -> str:
-    """How to hold a build to it, or what would settle it."""
-    conclusions, margin = case.facts, finding.margin
-    if not conclusions.complete:
-        return by_way(conclusions, UNFINISHED, "unfinished")
-    if finding.conclusion == Conclusion.WITHIN:
+        if finding.conclusion != Conclusion.OUTSIDE:
+            more = f" of more than {-finding.lower:.3f}" if finding.lower < 0 else ""
+            ruled_out = f", and a mean loss{more} is ruled out at {level}"
+            open_ = f", and a mean loss of {-finding.lower:.3f} is not ruled out"
+            text += open_ if finding.lower < -margin else ruled_out
+    advice = "larger --alpha cost less utility"
+    if not facts.complete:
+        text, advice = f"{text}; not all questions are answered yet", UNFINISHED
+    elif within:
         gate = quote(f"{finding.measure}:{case.key}>={-margin:g}")
-        again = conclusions.ways.get("again", "llmfair rag")
-        return f"hold a build to it: {again} --require {gate} --require-interval"
-    closer = "larger --alpha cost less utility"
-    if finding.conclusion == Conclusion.INCONCLUSIVE:
-        closer = f"{queries_for(margin, finding.worst_loss, conclusions.level)}; {closer}"
-    return by_way(conclusions, closer, "alpha")
+        again = facts.ways.get("again", "llmfair rag")
+        advice = f"hold a build to it: {again} --require {gate} --require-interval"
+    elif finding.conclusion == Conclusion.INCONCLUSIVE:
+        advice = f"{queries_for(margin, finding.worst_loss, facts.level)}; {advice}"
+    if not (facts.complete and within):
+        advice = by_way(facts, advice, "alpha" if facts.complete else "unfinished")
+    return RunVerdict(
+        status=status, sentence=text, next=advice, condition=case.key.condition, measure=finding.measure,
+        estimate=figure.value, low=figure.low, high=figure.high, n=figure.n,
+    )  # fmt: skip
 
 
 # The figures of audits of generators: disparity by alpha, what fairer lists cost, and where credit goes. Kim & Diaz,
@@ -320,12 +299,11 @@ def curve_plots(of_names: Curves, ending: str = "") -> Iterator[Plot]:
         lines, axes = list[Line](), pair
         for name, curve in ((name, curve) for name, of in of_names.items() for curve in of):
             if curve.points and (_name(curve.across), _name(curve.up)) == pair:
-                through, off = (
-                    _points(
-                        (of.at, of.mean) for of in curve.points if ((of.mean.n or 0) < FEWEST_QUERIES) == few
-                    )
-                    for few in (False, True)
-                )
+                through, off = list[tuple[float, Value]](), list[tuple[float, Value]]()
+                for point in curve.points:
+                    if (value := value_of(point.mean)) is not None:
+                        few = (point.mean.n or 0) < FEWEST_QUERIES
+                        (off if few else through).append((point.at, value))
                 lines.append(Line(name, looks[name], through, curve.deterministic, off))
                 axes = axes if len(lines) > 1 else (curve.across, curve.up)
         if lines:
@@ -342,35 +320,6 @@ def _name(measure: str) -> str:
     return measure.partition("(")[0]
 
 
-def _points(figures: Iterable[tuple[float, Figure | None]]) -> list[tuple[float, Value]]:
-    return [(at, value) for at, figure in figures if (value := value_of(figure)) is not None]
-
-
-def _slots(results: RagResults) -> Iterator[Plot]:
-    """Credit by slot under the smallest alpha, where all slots hold much the same items."""
-    rows = {
-        (row.condition, row.group): row for row in results.of_all() if _name(row.measure) == "AttributionAt"
-    }
-    looks, slots = palette([*results.tradeoff]), list(range(1, results.design.k + 1))
-    smallest: dict[str, tuple[float, str]] = {}
-    for condition, of in (results.design.factors or {}).items():
-        if condition != GOLD and not isinstance(alpha := of["alpha"], str):
-            smallest[of["retriever"]] = min(smallest.get(of["retriever"], (inf, "")), (alpha, condition))
-    points = {
-        retriever: _points((slot, rows.get((condition, str(slot)))) for slot in slots)
-        for retriever, (_, condition) in smallest.items()
-    }
-    lines = [Line(retriever, looks[retriever], of) for retriever, of in points.items() if of]
-    if lines:
-        measure = plain_name(next(row.measure for row in rows.values()))
-        alphas = ", ".join(sorted({f"{smallest[line.name][0]:g}" for line in lines}))
-        sentence = (
-            f"Share of answers credited to the item shown in each slot ({measure}), alpha {alphas}, with intervals: "
-            "where lists are nearly random, a line that falls or rises is the generator's attention."
-        )
-        yield curves(lines, ("slot", measure), "Credit by slot", sentence, "credit-by-slot", slots)
-
-
 def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Section:
     """Every setting, utility by interval of disparity, slope and area; and the figures."""
     design = results.design
@@ -380,7 +329,7 @@ def rag_section(results: RagResults, folder: Path, exhibits: Exhibits) -> Sectio
     return Section(
         table=rag_table(results),
         more=[*tradeoff_tables(costs)],
-        plots=[*curve_plots(results.tradeoff), *_slots(results)],
+        plots=[*curve_plots(results.tradeoff)],
         words=METHOD,
         facts=[
             ("shown", f"{design.k} items, {design.samples} lists a query and setting"),

@@ -19,7 +19,14 @@ from tests.report.runs import hostile_questions
 QUICK = ("rag", "-q", "--no-cache")
 EVIL = "</script><img/src=x/onerror=alert(1)>"
 TEXT = "<b>bold</b> </s> {{ braces }} {items} <|im_end|> $x$"
-FIGURES = {"cost", "useful-shown", "useful-utility", "credited-share", "useful-credited", "credited-disparity", "credit-by-slot"}  # fmt: skip
+FIGURES = {
+    "cost",
+    "useful-shown",
+    "useful-utility",
+    "credited-share",
+    "useful-credited",
+    "credited-disparity",
+}
 
 
 def page_of(folder: Path) -> Page:
