@@ -88,8 +88,8 @@ def held(items: Mapping[str, Document]) -> Credit:
 
     def credit(output: str, shown: Shown) -> frozenset[str]:
         answer = "" if output == EMPTY else plain(output)
-        holds = {d: answer == labels[d] if labels[d] else answer in texts[d] for d in shown if answer}
-        return frozenset(doc_id for doc_id, held in holds.items() if held)
+        holds = (d for d in shown if (answer == labels[d] if labels[d] else answer in texts[d]))
+        return frozenset(holds if answer else ())
 
     return credit
 
@@ -120,8 +120,10 @@ class Judge(NamedTuple):
     by: str
 
 
-def judge_of(attribution: str, others: Sequence[str]) -> Judge | None:
-    """The model that is asked; None where an output itself says it, by one of the `others`. Raises UsageError."""
+def judge_of(settings: RagSettings) -> Judge | None:
+    """The model that is asked; None where an output itself says it, or nobody does. Raises UsageError."""
+    attribution = settings.judging
+    others = (*ATTRIBUTORS, "none") if attribution == settings.attribution else ()
     spec = MODELS.get(attribution, attribution)
     if spec in others:
         return None
@@ -299,8 +301,9 @@ class RagDesign(Design[Read | Support]):
 
     def pairs(self, query: Query, output: str, shown: Shown) -> list[Pair]:
         """What a judge is asked of an output: of every item shown, or of those alone that it cites."""
-        named = cited(output, shown) if self.settings.cites else shown
-        meaning = without_markers(output) if self.settings.cites else self.meaning(query, output)
+        cites = self.settings.cites
+        named = cited(output, shown) if cites else shown
+        meaning = without_markers(output) if cites else self.meaning(query, output)
         return [] if cleaned(meaning) == EMPTY else [(doc_id, meaning) for doc_id in shown if doc_id in named]
 
     def programs(self) -> Iterator[Program]:
@@ -318,23 +321,24 @@ class RagDesign(Design[Read | Support]):
 
     @cached_property
     def _stages(self) -> Sequence[Stage]:
+        """A program a query whose lists were asked about: every output beside the items that it was shown."""
         if (judge := self.judge) is None:
             return ()
+        hypothesis = BARE if self.bare else self.prompt.hypothesis
+
+        def programs(results: Mapping[str, Read]) -> Iterator[Program]:
+            for query in () if self.stops else self.queries:
+                read = results.get(query.query_id)
+                if read is not None and read.kept:
+                    pairs = (self.pairs(query, output.text, shown) for shown, output in read.lists.items())
+                    each = [*dict.fromkeys(chain.from_iterable(pairs))]
+                    items = {item.doc_id: item for item in self.items(query)}
+                    judging = Judging(query.query_id, items, each, judge.prompt, hypothesis)
+                    yield Program(probe_of(query), judging.steps)
+
         # the generator's adapter, engine and batches are not the judge's
         settings = replace(self.settings, adapter=None, backend_arg=(), batch=False)
-        return (Stage(STAGE, partial(self._judging, judge), lambda: backend_of(judge.spec, settings)),)
-
-    def _judging(self, judge: Judge, results: Mapping[str, Read]) -> Iterator[Program]:
-        """A program a query whose lists were asked about: every output beside the items that it was shown."""
-        hypothesis = BARE if self.bare else self.prompt.hypothesis
-        for query in () if self.stops else self.queries:
-            read = results.get(query.query_id)
-            if read is not None and read.kept:
-                pairs = (self.pairs(query, output.text, shown) for shown, output in read.lists.items())
-                items = {item.doc_id: item for item in self.items(query)}
-                each = [*dict.fromkeys(chain.from_iterable(pairs))]
-                judging = Judging(query.query_id, items, each, judge.prompt, hypothesis)
-                yield Program(probe_of(query), judging.steps)
+        return (Stage(STAGE, programs, lambda: backend_of(judge.spec, settings)),)
 
     @cached_property
     def calls(self) -> int:
@@ -384,8 +388,8 @@ class RagDesign(Design[Read | Support]):
     @cached_property
     def fewest(self) -> str:
         """How many queries the conclusion takes."""
-        facts = self.facts()
-        takes = queries_for(facts.margin, facts.worst_loss, self.settings.level)
+        worst_loss = min(self.settings.worst_loss or inf, GREATEST[self.utility])
+        takes = queries_for(self.settings.margin, worst_loss, self.settings.level)
         return f"{takes}; here are {len(self.queries):,}"
 
     @property
@@ -400,8 +404,7 @@ class RagDesign(Design[Read | Support]):
     ) -> Outcome:
         from llmfair.audits.rag.measure import outcome_of
 
-        outcome = outcome_of(self, run, results, failures)
-        return outcome.broken_off() if self.stops else outcome
+        return outcome_of(self, run, results, failures)
 
     def unparseable(self, result: Read | Support) -> int:
         if isinstance(result, Support):
@@ -432,12 +435,12 @@ def retriever_of(
 ) -> ScoringRanker:
     """A retriever of a query's own items, among which words are counted where it counts any; or recorded scores.
 
-    One that takes a model scores where models answer: here, or in processes of a Ray cluster. Raises UsageError for an
-    unknown name, for a ranker without scores, and what its model raises.
+    `spec`: a file, or a ranker that scores, as `dense:CHECKPOINT` names it. One that takes a model scores where models
+    answer: here, or in processes of a Ray cluster. Raises UsageError for an unknown name, for a ranker without scores,
+    and what its model raises.
     """
     if Path(spec).is_file():
         return RecordedScores(Path(spec), dataset, queries)
-
     here = scoring_ranker(spec)
     if settings.on_ray and here.costly:
         make = partial(scoring_ranker, spec)
@@ -446,7 +449,7 @@ def retriever_of(
 
 
 def scoring_ranker(spec: str) -> ScoringRanker:
-    """A ranker that scores, as `dense:CHECKPOINT` names it. Raises UsageError, and what its model raises."""
+    """One that scores here."""
     name, _, checkpoint = spec.partition(":")
     options = RankerOptions((), cache_folder(), checkpoint=checkpoint, each_list=True)
     return scoring(name, registry.lookup("ranker", name)(options))
@@ -457,17 +460,14 @@ def scores_of(retriever: ScoringRanker, dataset: QuestionSet, queries: Sequence[
 
     Those that take a model are kept on this machine: whatever asks for the same ones again loads none.
     """
-    from msgspec import MsgspecError
-    from msgspec.json import decode
-
     lists = {query.query_id: dataset.candidates(query) for query in queries}
     identity = f"{retriever.identity} {questions_sha256(dataset, queries)}"
     path = cache_folder() / "scores" / f"{sha256(identity.encode()).hexdigest()[:32]}.json"
     if retriever.costly:
-        with suppress(OSError, ValueError, LookupError, MsgspecError):  # there are none, or they are damaged
-            stored = decode(files.content(path), type=dict[str, list[float]])
-            if all(len(stored[name]) == len(of.documents) for name, of in lists.items()):
-                return {name: np.array(stored[name]) for name in lists}
+        with suppress(OSError, ValueError, LookupError, TypeError):  # there are none, or they are damaged
+            stored = {name: np.array(of, np.float64) for name, of in json.loads(files.content(path)).items()}
+            if all(stored[name].shape == (len(of.documents),) for name, of in lists.items()):
+                return {name: stored[name] for name in lists}
     texts = {query.query_id: replace(query, text=dataset.searched(query)) for query in queries}
     searched = (replace(of, query=texts[name]) for name, of in lists.items())
     scored = zip(lists, retriever.scores_of_each(searched), strict=True)
@@ -561,8 +561,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     settings = replace(settings, prompt=settings.prompt or (CITING if settings.cites else dataset.prompt))
     prompt, utility = load_prompt(str(settings.prompt), "rag"), settings.utility or dataset.utility
     check_golds({query.query_id: dataset.golds(query.query_id) for query in queries}, utility, settings)
-    alone = settings.judging == settings.attribution
-    judge = judge_of(settings.judging, (*ATTRIBUTORS, "none") if alone else ())
+    judge = judge_of(settings)
     by = judge.by if judge and not settings.cites else settings.attribution.partition(",")[0]
     credit, slots = ("", "") if by == "none" else (CREDIT, SLOTS)
     citations, uncredited = CITATIONS * (judge is not None and settings.cites), None
@@ -635,15 +634,16 @@ def known_useful(
     settings: RagSettings, dataset: QuestionSet, queries: Sequence[Query]
 ) -> tuple[Mapping[str, frozenset[str]] | None, str]:
     """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
-    labels, grades = settings.useful, dict[str, Mapping[str, float]]()
+    labels = settings.useful
     if labels == "gain":
         return None, labels
+    grades: Mapping[str, Mapping[str, float]]
     if labels == "qrels":
         grades = {query.query_id: dataset.candidates(query).relevance for query in queries}
     else:
         path = Path(labels)
         lists = {query.query_id: dataset.candidates(query).doc_ids for query in dataset.queries}
-        grades, labels = {**read_useful(path, lists)}, files.sha256(path)
+        grades, labels = read_useful(path, lists), files.sha256(path)
     return {
         query.query_id: frozenset(d for d, grade in grades.get(query.query_id, {}).items() if grade >= 1)
         for query in queries
