@@ -47,6 +47,11 @@ HELP: Mapping[str, str] = {
     "calibrate": "Simulated audits with injected effects: recovery, coverage, false-positive rate.",
 }
 """What commands about an audit say of themselves, unless its kind says it better."""
+EXAMPLES = {
+    "plan": "llmfair plan {name} -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6",
+    "render": "llmfair prompts render {name}",
+    "calibrate": "llmfair calibrate {name}",
+}
 PARTS = ("settings", "design", "measure", "words")
 GENERAL = {
     "score": "llmfair.audits.scoring:ScoreResults",
@@ -139,7 +144,8 @@ class Kind:
         """What the audit's command says of itself, or one about it."""
         if command in self.helps:
             return self.helps[command]
-        return Help(HELP[command].format(name=self.name, question=self.question))
+        example = EXAMPLES[command].format(name=self.name)
+        return Help(HELP[command].format(name=self.name, question=self.question), (example,))
 
     @cached_property
     def plan_settings(self) -> type[AuditSettings]:

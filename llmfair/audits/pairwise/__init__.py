@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from llmfair.audits.kind import HELP, Help, Kind
+from llmfair.audits.kind import Help, Kind
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.registry import later, register
 
@@ -19,21 +19,6 @@ class Pairwise(Kind):
                 "llmfair pairwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1 --sequential",
             ),
         ),
-        "plan": Help(
-            HELP["plan"].format(name="pairwise"),
-            (
-                "llmfair plan pairwise --ratio 0.9",
-                "llmfair plan pairwise -m openai:gpt-4o-mini --icc 0.1 --price-in 0.15 --price-out 0.6",
-            ),
-        ),
-        "render": Help(
-            HELP["render"].format(name="pairwise", question="of its questions"),
-            (
-                "llmfair prompts render pairwise --queries physics",
-                "llmfair prompts render pairwise --form letter --number 2",
-            ),
-            "Which question: each pair has two, one for either order.",
-        ),
         "calibrate": Help(
             "Simulated pairwise audits of your own pairs: recovery, coverage, false-positive rate, smallest odds "
             "found.\n\nNo model is asked.",
@@ -45,6 +30,7 @@ class Pairwise(Kind):
     }
     settings = PairwiseSettings
     plan_settings = PlanPairwiseSettings
+    question = "of its questions"
     calibrated = CalibratePairwiseSettings
 
     design = later("llmfair.audits.pairwise.design:make_pair_design")

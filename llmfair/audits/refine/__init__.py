@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from llmfair.audits.kind import HELP, Help, Kind
+from llmfair.audits.kind import Help, Kind
 from llmfair.audits.refine.settings import RefineSettings
 from llmfair.registry import later, register
 
@@ -22,19 +22,7 @@ class Refine(Kind):
                 "llmfair refine -m openai:gpt-4o-mini --dry-run",
                 "llmfair refine -d my-folder -a gender -m openai:any --base-url http://127.0.0.1:8000/v1",
             ),
-        ),
-        "plan": Help(
-            HELP["plan"].format(name="refine"),
-            (
-                "llmfair plan refine -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6",
-                "llmfair plan refine -a location --max-iterations 3",
-            ),
-        ),
-        "render": Help(
-            HELP["render"].format(name="refine", question="query's first round"),
-            ("llmfair prompts render refine", "llmfair prompts render refine --form paper"),
-            "Which query, of those that have a first round.",
-        ),
+        )
     }
     settings = RefineSettings
     question = "round"
