@@ -173,8 +173,8 @@ def pairwise_probes(
 ) -> PairProbes:
     """The first `pairs` pairs of one query's schedule, each a probe of (protected, unprotected) documents.
 
-    `shown` is what a prompt shows of a document. Everything is asked `repeats` times (draws 0, 1, …), and the
-    first ⌈noise_share · n⌉ of the n pairs at least twice. A query without items of one side has no probes.
+    Everything is asked `repeats` times (draws 0, 1, …), and the first ⌈noise_share · n⌉ of the n pairs at least
+    twice. A query without items of one side has no probes.
     """
     texts = {document.doc_id: text_of(document) for document in candidates.documents}
     places = {doc_id: place for place, doc_id in enumerate(candidates.doc_ids)}
@@ -205,9 +205,7 @@ def pair_schedule(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) 
 
 
 def merged_schedule(pools: Iterable[Pools]) -> Iterator[tuple[str, str]]:
-    """Every pair of each of these pools once, in an order of which any beginning goes equally often through the
-    shorter sides of all of them.
-    """
+    """Every pair of each of these pools once; any beginning goes equally often through the shorter sides of all."""
 
     def placed(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) -> Iterator[tuple[float, Any]]:
         shorter = min(len(protected_ids), len(unprotected_ids))

@@ -131,10 +131,7 @@ def wording_of(name: str, task: str) -> str:
 
 
 def load_prompt(name_or_file: str | Path, task: str = "") -> Prompt:
-    """The prompt of that name, of a task also that wording, or the prompt in a `.toml` file of one's own.
-
-    Raises UsageError naming the file and what is wrong in it, or the nearest name.
-    """
+    """The prompt of that name, of a task also that wording, or in a `.toml` file of one's own. Raises UsageError."""
     if str(name_or_file).endswith(".toml"):
         return _read(Path(name_or_file), str(name_or_file))
     all_names, of_task = prompt_names(), wordings(task)

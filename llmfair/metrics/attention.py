@@ -127,9 +127,8 @@ def share(
 def least_divergence(target: Floats, k: int, direction: str = "current-target", eps: float = 1e-6) -> float:
     """The least KL that a page of k documents of one group each can have, in nats; target of shape (groups,).
 
-    Exact: KL is a sum over groups of convex terms of each group's share, so that giving the documents out one by one,
-    each to the group whose term grows least, ends at the minimum. A page whose documents belong to several groups may
-    lie below it.
+    Exact: KL is a sum over groups of convex terms of each group's share, so that giving documents out one by one,
+    each to the group whose term grows least, ends at the minimum.
     """
     smooth = (target + eps) / (1 + target.size * eps)
 

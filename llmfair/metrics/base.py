@@ -603,10 +603,7 @@ class Column:
 
 
 def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Observation]]) -> list[Column]:
-    """Every measure of every query: measures and conditions in the order given, groups as measures name them.
-
-    Raises as `measure_each` does.
-    """
+    """Every measure of every query, in the order given, groups as measures name them. Raises as `measure_each` does."""
     return measure_each(measures, ((name, query) for name, queries in observed.items() for query in queries))
 
 

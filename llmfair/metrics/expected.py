@@ -206,7 +206,7 @@ def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Und
     """The three figures of a query.
 
     Of the policy: exact where its exposure is known, else estimated without bias from the lists it drew. Of the
-    samples: of the shares of lists as they are, which are more unequal than the policy, the more so the fewer they are.
+    samples: of the shares of lists as they are, which are more unequal, the more so the fewer they are.
     """
     find, useful, k = fair_rag if norm == "fair-rag" else exact, retrieved.flags, retrieved.k
     if of == "policy" and retrieved.exposure is not None:
@@ -217,10 +217,7 @@ def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Und
 
 
 def squares_of(retrieved: Retrieved, shares: Floats, samples: int, of: str) -> float | Undefined:
-    """Σ ε² of the shares of so many samples themselves, or an unbiased estimate of their policy's.
-
-    A policy that always shows the same has nothing to estimate.
-    """
+    """Σ ε² of the shares of so many samples themselves, or an unbiased estimate of their policy's."""
     if not samples:
         return Undefined("no_samples")
     always_alike = retrieved.exposure is not None and all(

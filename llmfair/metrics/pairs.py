@@ -28,10 +28,9 @@ PROTECTED, UNPROTECTED, TIE, UNPARSEABLE = range(4)
 
 @dataclass(frozen=True)
 class JudgedPairs:
-    """A query whose pairs were asked: the answers on them, of which every draw below `repeats` counts.
+    """A query whose pairs were asked; answers of draws below `repeats` count, later ones show noise alone.
 
-    Later draws only show how answers change when a pair is asked again. `forced`: the model was held to readable
-    answers.
+    `forced`: the model was held to readable answers.
     """
 
     about: ClassVar[str] = "pairs"
@@ -43,10 +42,7 @@ class JudgedPairs:
 
     @cached_property
     def answers(self) -> NDArray[np.int8]:
-        """Both answers of every verdict, protected item shown first, then second; shape (verdicts, 2).
-
-        PROTECTED: the protected item won, UNPROTECTED: the other, TIE, or UNPARSEABLE.
-        """
+        """PROTECTED, UNPROTECTED, TIE or UNPARSEABLE, protected item shown first, then second; shape (verdicts, 2)."""
         rows = [(_answer(verdict.first), _answer(verdict.second)) for verdict in self.verdicts]
         return np.array(rows, dtype=np.int8).reshape(-1, 2)
 
@@ -56,10 +52,7 @@ class JudgedPairs:
         return np.array([verdict.draw for verdict in self.verdicts], dtype=np.intp)
 
     def counts(self, things: NDArray[np.int8]) -> NDArray[np.int8]:
-        """What each verdict adds to C things, nothing where it does not count; shape (verdicts, C).
-
-        The very same array for every measure that counts the same things.
-        """
+        """What each verdict adds to C things, nothing where it does not count; shape (verdicts, C)."""
         arrays, which = self._counts, things.tobytes()
         if which not in arrays:
             first, second = self.answers.T
@@ -200,8 +193,7 @@ _RATE: dict[str, Any] = {"bounds": (0.0, 1.0), "worded": True}
 
 
 def _define(name: str, formulas: Formula | dict[str, Formula], **declared: Any) -> None:
-    """A measure of this formula, or of one per group; a rate of answers that cannot be read tells nothing of a model
-    that was held to readable ones."""
+    """A measure of this formula, or of one per group; what is held to readable answers has no InvalidRate."""
     by_group: Mapping[str, Formula] = {"": formulas} if isinstance(formulas, Formula) else formulas
 
     def values(pairs: JudgedPairs, cutoff: None, agg: str) -> Values:

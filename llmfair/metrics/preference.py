@@ -144,10 +144,7 @@ def relevance_odds(judged: Judged, cutoff: None) -> Values:
 
 
 def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
-    """All pairs of equal grade in all completed lists, and of listed items with those that a cut list lacks.
-
-    Of a cut list only judged items are compared: of the others those alone are known that it put first.
-    """
+    """All pairs of equal grade in all completed lists; of a cut list judged items alone, and those that it lacks."""
     if not judged.rankings and judged.encounters is None:
         return Undefined("not_ranked")
     doc_ids = (*judged.doc_ids, *judged.missing)
@@ -209,8 +206,8 @@ def _compared(
 ) -> QueryComparisons | Undefined:
     """The comparisons of all first encounters: of `firsts` with those `seconds` whose grades `compare`.
 
-    An item that is named is ahead of all named later, and of all that were put behind or left out. Of items scored one
-    by one the higher score is ahead; equal ones say nothing.
+    An item that is named is ahead of all named later, put behind or left out; of scored ones the higher, equal ones
+    say nothing.
     """
     place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
     parts, window = [], 1
@@ -247,9 +244,8 @@ def _uncompared(judged: Judged) -> Undefined:
 def _of_choices(judged: Judged) -> QueryComparisons | Undefined:
     """Who was chosen among equally relevant items of both groups, in all first encounters.
 
-    What is named first is chosen among all, what is named next among those that are left. Given that one of some items
-    is chosen, which one does not hang on the others that were shown (Luce 1959), so items of other grades and of
-    neither group are left out.
+    What is named next is chosen among those that are left. Which one of some items is chosen does not hang on the
+    others that were shown (Luce 1959), so items of other grades and of neither group are left out.
     """
     grades, window = judged.candidates.relevance, 1
     place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}

@@ -70,10 +70,7 @@ IMPLIES = {
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What mass is spread over: one axis per attribute, its groups and then @UNKNOWN.
-
-    `kept` (shape of the axes) is false for the cell in which nothing is known, when that is dropped.
-    """
+    """What mass is spread over: one axis per attribute, its groups, then @UNKNOWN; `kept` has the axes' shape."""
 
     groups: Groups
     attributes: tuple[Attribute, ...]

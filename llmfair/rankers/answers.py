@@ -200,10 +200,7 @@ DIRECTED = re.compile(rf"{_WORST}|{_BEST_FIRST.pattern}|{_WORST_FIRST.pattern}",
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Numbers as they stand in a text, the signs between them, and where they stand.
-
-    `echo`: they are those of the items as shown, with words between or behind that are no names of a chain.
-    """
+    """Numbers in a text, the signs between them, and where they stand; `echo`: items as shown, with prose between."""
 
     numbers: list[int]
     signs: str
@@ -213,10 +210,7 @@ class _Order:
 
 
 def _order(text: str, n: int, refused: bool = False) -> Sequence[int]:
-    """The numbers that an answer puts in order, best first, whether it is a permutation or not; none without an order.
-
-    Of several the last that is a permutation, else the only one. `refused`: the answer begins with a refusal.
-    """
+    """The numbers that an answer orders, best first: the last permutation, else the only order; none without one."""
     orders = _bracketed(text, refused) if _GROUP.search(text) else _bare(text, n)
     permutations = [order for order in orders if _is_permutation(order.numbers, n)]
     if permutations:
@@ -235,10 +229,7 @@ def two_in_order(text: str) -> Sequence[int]:
 
 
 def best_first(labels: Sequence[T], signs: Collection[str], text: str, start: int, end: int) -> Sequence[T]:
-    """Labels with `>` or `<` between them, which stand in a text, the best first: a chain of `<` ends with it.
-
-    None of a chain of both, or of signs that the words around it contradict: nobody can tell which is the best.
-    """
+    """Labels with `>` or `<` between them, best first; none of both signs, or of signs that words around contradict."""
     rising = "<" in signs
     if rising and ">" in signs:
         return ()
@@ -427,10 +418,7 @@ _MARKS = str.maketrans("", "", "*_`\"'“”‘’")
 
 
 def undressed(text: str) -> str:
-    """An answer without what stands around its labels and means nothing: JSON, markup, escapes, invisible characters.
-
-    Brackets and digits of other scripts become their plain forms.
-    """
+    """An answer without JSON, markup, escapes and invisible characters; brackets and digits of other scripts plain."""
     if not text.isascii():
         # Character by character: NFKC of a whole text takes quadratic time on a pile of combining marks.
         text = _ANSWER_IS.sub("Answer: ", _NOT_ASCII.sub(_compatible, text).translate(_SIGNS))
@@ -553,8 +541,7 @@ _NAMED_BEHIND = re.compile(r"\s*:(?:[^\n]|\n(?!\s*\n))*")
 def without_refusals(text: str) -> tuple[str, bool]:
     """A text without the clauses that refuse to answer, and whether it begins with one.
 
-    A clause ends with its sentence, or before `but` or a colon: what follows may be an answer all the same. Only what a
-    clause refuses to rank stands behind its colon.
+    A clause ends with its sentence, or before `but` or a colon; what it refuses to rank stands behind its colon.
     """
     parts, end = [], 0
     passive = " be " in text

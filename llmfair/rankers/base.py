@@ -19,10 +19,9 @@ from llmfair.rankers.strategies import Plan, Ranked, Window
 class RankerOptions:
     """What a ranker of its own may need: the dataset's documents, and a folder that outlives the run.
 
-    `checkpoint` is what the model spec names after a colon, `attribute` whose sides a query may name. `passages` says
-    what counts of a long page, `backend_args` how a model in this process is run. `each_list`: every list is a
-    collection of its own, so that what a ranker counts in documents, it counts in those of the list. `lists` makes the
-    lists with judgements that a ranker may learn from, `groups` say who is in which group.
+    `checkpoint` is what the model spec names after a colon, `passages` says what counts of a long page,
+    `backend_args` how a model in this process is run. `each_list`: what a ranker counts in documents, it counts in
+    those of the list. `lists` makes the lists with judgements that a ranker may learn from.
     """
 
     documents: Sequence[Document]
@@ -40,13 +39,11 @@ class Ranker(ABC):
     """Orders a list itself; it asks no model, so it has neither windows nor prompts.
 
     Made by `factory(options)`, registered as `@register("ranker", NAME)`. `identity` says in words all that can
-    change an order; it is part of the run's fingerprint. `worded` says that it reads what a sensitive variant adds
-    to the query; any other ranks the same under every variant.
-    `target_known`: whose shares of groups to aim at it is told: nobody's, those of the topics that it learns from, or
-    those of the very queries that it orders.
-    `reads_texts`: it has to know what query and documents say, even where they come with scores; `reads_groups`: who
-    is in which group; `weighs_scores`: how far apart the scores are that candidates come with, and not their order
-    alone. `warnings`: what readers of its orders have to know.
+    change an order; it is part of the run's fingerprint. `worded`: it reads what a sensitive variant adds to the
+    query. `target_known`: whose shares of groups to aim at it is told: nobody's, those of the topics that it learns
+    from, or those of the very queries that it orders. `reads_texts`: it has to know what query and documents say,
+    even where they come with scores; `reads_groups`: who is in which group; `weighs_scores`: how far apart the scores
+    are that candidates come with. `warnings`: what readers of its orders have to know.
     """
 
     passes: ClassVar[int] = 1
@@ -90,8 +87,8 @@ class Ranker(ABC):
 class ScoringRanker(Ranker):
     """Orders a list by a score for every candidate.
 
-    `costly`: it takes a model of this machine, so that its scores are worth keeping. `scored_together`: so many items
-    in a row are scored alike to the last digit whatever else is in the list; None: only all of them are.
+    `costly`: it takes a model of this machine. `scored_together`: so many items in a row are scored alike to the last
+    digit whatever else is in the list; None: only all of them are.
     """
 
     costly: ClassVar[bool] = False

@@ -30,10 +30,7 @@ def _refuse_checkpoint(name: str, options: RankerOptions) -> None:
 
 
 class Bm25(ScoringRanker):
-    """Candidates by falling BM25 score; those without a word of the query come last, in their input order.
-
-    Without an index, words are counted among the candidates alone: one index in memory for each list.
-    """
+    """Candidates by falling BM25 score, equal ones as they came; words are counted in the index, or in each list."""
 
     def __init__(self, index: Bm25Index | None = None) -> None:
         self.identity = index.identity if index else identity(ENGLISH, "each list")

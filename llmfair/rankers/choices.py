@@ -53,9 +53,8 @@ class Problem(StrEnum):
 class Choice:
     """The place of the item ranked first, 0 or 1 as shown, or the problem.
 
-    From a margin also `margin`, the log-probability of the first item's label minus that of the second's, and
-    `mass`, the probability of both labels together; where one label was not among the alternatives, the winner is
-    known and the margin is not.
+    From a margin also `margin`, the log-probability of the first item's label minus that of the second's, None where
+    one was not among the alternatives, and `mass`, the probability of both labels together.
     """
 
     item: int | None
@@ -81,11 +80,7 @@ def read_choice(completion: Completion, form: Form) -> Choice:
 
 
 def read_margin(completion: Completion, labels: Sequence[str]) -> Choice:
-    """Reads the log-probabilities of the two labels, `{label: natural logarithm}`, instead of the text.
-
-    A label that is absent or −∞ was not among the alternatives. An answer cut off at its limit has them too. Labels
-    that hold less than LEAST_MASS name no winner.
-    """
+    """Reads the log-probabilities of the two labels instead of the text; one cut off at its limit has them."""
     if completion.finish not in (Finish.STOP, Finish.LENGTH):
         return Choice(None, _BY_FINISH[completion.finish])
     sent, mass = labels_sent(completion, labels)
@@ -103,10 +98,7 @@ LEAST_MASS = 0.001
 
 
 def labels_sent(completion: Completion, labels: Sequence[str]) -> tuple[Mapping[str, float], float]:
-    """The log-probabilities of the labels that an answer has, and how much of the first token's probability they hold.
-
-    That is at most 1: what servers send is rounded, and some send numbers that are no log-probabilities.
-    """
+    """The log-probabilities of the labels that an answer has, and their share of the first token's, at most 1."""
     logprobs = completion.logprobs or {}
     sent = {label: logprobs[label] for label in labels if math.isfinite(logprobs.get(label, -math.inf))}
     return sent, min(1.0, math.fsum(math.exp(min(value, 0.0)) for value in sent.values()))
@@ -218,8 +210,8 @@ _NOUN = rf"\b(?i:{NOUN})\s*+"
 class _Grammar:
     """The patterns of one form around a label's bare `name`, none of which backtracks over more than a label.
 
-    The name stands alone, not as a part of a word, a decimal or a range. Repetition of characters is possessive. That
-    of groups is not: Python before 3.11.5 loses its way in one.
+    The name stands alone. Repetition of characters is possessive, that of groups is not: Python before 3.11.5 errs in
+    one.
     """
 
     def __init__(self, name: str) -> None:

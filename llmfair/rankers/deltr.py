@@ -49,10 +49,7 @@ Fit = Callable[[Sequence[Candidates]], Model]
 
 
 def folds(query_ids: Iterable[str], count: int = FOLDS, seed: int = 0) -> Mapping[str, int]:
-    """The fold of each query: of sizes that differ by one at most, drawn from the seed whatever order they come in.
-
-    With fewer queries than folds each has its own.
-    """
+    """The fold of each query, of sizes that differ by one at most: drawn from the seed whatever order they come in."""
     ordered = sorted(set(query_ids))
     drawn = np.random.default_rng(seed).permutation(len(ordered))
     return {ordered[query]: place % count for place, query in enumerate(drawn)}
@@ -61,10 +58,9 @@ def folds(query_ids: Iterable[str], count: int = FOLDS, seed: int = 0) -> Mappin
 class CrossFitted(ScoringRanker):
     """Scores each list by a model that was fitted without its fold's queries, when the first of them is scored.
 
-    Who is in which group is part of what is learnt. `name` says in words what is fitted. Lists without a relevant
-    document teach nothing and are left out. Of a list that comes with a first stage's scores the best `pool` are
-    ordered, as many as a searched list is learnt from; the others follow as they are. Raises UsageError where fewer
-    than two lists are left.
+    `name` says in words what is fitted. Lists without a relevant document teach nothing and are left out. Of a list
+    that comes with a first stage's scores the best `pool` are ordered; the others follow as they are. Raises
+    UsageError where fewer than two lists are left.
     """
 
     reads_groups = True
@@ -133,13 +129,11 @@ COSINE = "cosine(query, title and text)"
 
 
 class Features:
-    """Whether a document is of the protected group (1 or 0), BM25 of the query with its title and with its text,
-    ln(1 + words of both), what the metadata of documents say of their quality, sitelinks and page views, and with an
-    encoder the cosine of the query and title with text.
+    """Whether a document is protected, BM25 of the query with title and text, ln(1 + words), metadata, and a cosine.
 
-    What no document has is left out: `names` are those of the columns, `missing` of the others. Where only some have a
-    number, the others get the mean. Words are counted in `documents`; the indexes are kept in `folder`. `identity`: the
-    columns in words, with the indexes and numbers that they are read from.
+    What no document has is left out: `names` are those of the columns, `missing` of the others. Where only some have
+    a number, the others get the mean. Words are counted in `documents`; the indexes are kept in `folder`. `identity`:
+    the columns in words, with the indexes and numbers that they are read from.
     """
 
     def __init__(
@@ -207,10 +201,7 @@ DECLARED: Declared = {
 
 @register("ranker", "deltr")
 def deltr(options: RankerOptions) -> CrossFitted:
-    """DELTR, cross-fitted on the judged lists.
-
-    Raises UsageError without two groups or without judgements, and what `named_encoder` raises.
-    """
+    """DELTR, cross-fitted on the judged lists. Raises UsageError without two groups or judgements."""
     parameters = read_parameters("deltr", options.checkpoint, DECLARED)
     if options.attribute is None:
         raise UsageError("deltr compares two groups, and here is no attribute that tells them.", "-m bm25")
@@ -231,10 +222,9 @@ def deltr(options: RankerOptions) -> CrossFitted:
 class TrainingRows:
     """Rows of judged queries, those of a query together: `features` (rows, columns) and `judgements` (rows,).
 
-    `members` of the unprotected and of the protected: 1 or 0 by row; `factors`, by gradient: 1 / (|G| ln 2) of the rows
-    of the unprotected, less the same of the protected, in `compat` times |G|; `of_both`: whether a query has both.
-    Raises UsageError for a feature or judgement that is not finite, and for fewer than two rows, whose order nothing
-    can be learnt from.
+    `members` of the unprotected and of the protected: 1 or 0 by row; `factors`, by gradient: 1 / (|G| ln 2) of the
+    rows of the unprotected, less the same of the protected, in `compat` times |G|; `of_both`: whether a query has
+    both. Raises UsageError for what is not finite, and for fewer than two rows.
     """
 
     def __init__(self, query_ids: ArrayLike, features: ArrayLike, judgements: ArrayLike) -> None:
@@ -343,11 +333,7 @@ def scale_of(features: Floats, how: Standardize = "columns") -> tuple[Floats, Fl
 
 
 class DeltrModel:
-    """A model of judged lists: weights, and the scale of the features that they stand on.
-
-    `features` gives a list's, (candidates, columns), the protected column first; judged is who is relevant, 1, and who
-    is not, 0. Raises UsageError as training does.
-    """
+    """Weights learnt from judged lists, and the scale of features (candidates, columns), the protected column first."""
 
     def __init__(
         self,
@@ -451,10 +437,7 @@ def learnt(lessons: Sequence[Lesson], epochs: int = 100, rate: float = 0.001) ->
 
 
 class DlfLike:
-    """A model of judged lists, of which the best `pool` by the first stage are learnt from. Raises UsageError.
-
-    `vectors` gives a list's features but for memberships, (candidates, columns).
-    """
+    """A model of the best `pool` of judged lists by the first stage; `vectors` gives a list's (candidates, columns)."""
 
     def __init__(
         self,

@@ -122,10 +122,7 @@ def read_keywords(completion: Completion, query: str, plain: bool = False) -> Ke
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text: letters and digits of any script, joined by an apostrophe, a full stop or a hyphen.
-
-    Without the operators of query languages, which are words in capitals.
-    """
+    """The words of a text, joined by an apostrophe, a full stop or a hyphen; without operators in capitals."""
     return tuple(_WORD.findall(_OPERATOR.sub(" ", unicodedata.normalize("NFC", text))))
 
 
@@ -228,10 +225,7 @@ class Stopping:
     attained: float | None = 0.0
 
     def after(self, values: Sequence[float | None]) -> Stop | None:
-        """Why the loop ends after these objectives, that of the original query first; None where it goes on.
-
-        None among them is the objective of a page that has none, which is worse than any.
-        """
+        """Why the loop ends after these objectives, the original query's first, None the worst; None: it goes on."""
         *before, last = values
         sign = 1 if self.better == "lower" else -1
         cost, *costs = (math.inf if value is None else sign * value for value in (last, *before[-1:]))
@@ -249,10 +243,7 @@ class Stopping:
 def most_underrepresented(
     target: Mapping[str, float], current: Mapping[str, float], allow_unknown: bool = True
 ) -> str | None:
-    """The group whose share is furthest below its target, the first of equals; None where none is below.
-
-    Shares by group, in the order of groups. Unless `allow_unknown`, what is unknown of documents is no group.
-    """
+    """The group whose share is furthest below its target, the first of equals, unknown only if allowed; or None."""
     behind = {
         name: share - current[name]
         for name, share in target.items()
@@ -277,7 +268,7 @@ class Topic:
 
     `target`: the share that each group should have. `find` gives the page of the original query with further words,
     `reorder` orders documents by the original query. `hints`, of simulated models alone: words that distinguish a
-    group's documents from the others that the query finds.
+    group's documents.
     """
 
     query: Query
@@ -300,10 +291,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Round:
-    """One round: the words beside the original query, for which group, what was said, and the page they found.
-
-    The first is that of the original query. One whose reply gives nothing to search has no page.
-    """
+    """The words beside the original query, for which group, what was said, and the page that they found."""
 
     iteration: int
     added: tuple[str, ...]
@@ -338,7 +326,7 @@ class FairQr:
     """The settings of the loop, alike for all topics. Raises UsageError for a prompt that lacks what is asked.
 
     `keep`: words accumulate (`added`), or those of the latest round replace the ones before (`last`).
-    `allow_unknown`: a round may ask for documents of unknown group, as the paper's does, though no word names them.
+    `allow_unknown`: a round may ask for documents of unknown group, as the paper's does.
     """
 
     prompt: Prompt

@@ -23,10 +23,7 @@ RETRY_DRAWS = 100
 
 @dataclass(frozen=True)
 class ListwiseRanker:
-    """A strategy and how its questions are asked; `steps` makes the program of one probe.
-
-    `on_bad_answer`: `repair`, `retry`, `retry:N` or `fail`. Raises UsageError for settings that cannot ask.
-    """
+    """A strategy and how its questions are asked. Raises UsageError for settings that cannot ask."""
 
     prompt: Prompt
     attribute: Attribute

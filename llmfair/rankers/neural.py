@@ -94,8 +94,8 @@ class Input:
 class CrossEncoder(ScoringRanker):
     """Candidates by falling score of title and text; of a long page the first passage counts, or the best one.
 
-    `default`: the authors' checkpoint; `auto`: the class of transformers that reads one. Raises MissingExtra,
-    UsageError, and BackendError for no checkpoint.
+    `default`: the authors' checkpoint; `auto`: the class of transformers. Raises MissingExtra, UsageError,
+    BackendError.
     """
 
     name: ClassVar[str]
@@ -153,10 +153,7 @@ class CrossEncoder(ScoringRanker):
         """Scores of a batch, (rows,)."""
 
     def _score(self, inputs: Sequence[Input]) -> list[float]:
-        """The inputs' scores, in their order: in batches of like lengths, padded on the right, which changes none.
-
-        Raises BackendError for a batch that does not fit the memory.
-        """
+        """The inputs' scores, in their order: in batches of like lengths, padded on the right, which changes none."""
         import torch
 
         in_order = [0.0] * len(inputs)
@@ -283,10 +280,7 @@ class MonoBert(CrossEncoder):
 
 
 def _log_share(logits: torch.Tensor) -> torch.Tensor:
-    """The log-softmax of the second of two logits, (rows, 2) to (rows,).
-
-    In float64, where the logarithm of a probability near 1 does not round to 0: the best pages would tie.
-    """
+    """The log-softmax of the second of two logits, (rows, 2) to (rows,), in float64: else the best pages would tie."""
     import torch
 
     false, true = logits.double().unbind(-1)

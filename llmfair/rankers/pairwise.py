@@ -43,11 +43,9 @@ _UNREAD = Choice(None)
 
 @dataclass(frozen=True)
 class PairwiseRanker:
-    """The settings of a pairwise ranking; `steps` makes the program of one probe.
+    """The settings of a pairwise ranking. Raises UsageError for what cannot ask.
 
     `form`: the prompt's variant. `answers`: whether the text is read or the log-probabilities of the labels.
-    `on_bad_answer`: `repair` (the answer stays unparseable), `retry`, `retry:N` or `fail`; a tie can be read.
-    Raises UsageError for settings that cannot ask.
     """
 
     prompt: Prompt

@@ -36,10 +36,7 @@ def passage(document: Document, field: Input = "title", words: int = WORDS) -> s
 
 
 def clean(text: str, words: int = WORDS) -> str:
-    """One line of at most `words` words without identifiers and control tokens; never empty.
-
-    A model in this process knows further control tokens, its tokenizer's own, and takes them out itself.
-    """
+    """One line of at most `words` words without identifiers and control tokens; never empty."""
     if not (text.isascii() and text.isprintable()):  # most texts are, and there are many
         text = _INVISIBLE.sub(" ", unicodedata.normalize("NFC", text))
     text = " ".join(text.split(None, words)[:words])

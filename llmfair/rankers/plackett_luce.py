@@ -32,11 +32,7 @@ AT_ONCE = 2**21
 
 
 def log_weights(scores: ArrayLike, alpha: float) -> Floats:
-    """s̃ = s̄^alpha with s̄ = (s − min)/(max − min) + 1 in [1, 2], all 1 where all scores are equal; shape (n,).
-
-    Raises ValueError for scores that are not finite, and for an alpha that is negative or not finite, or so large that
-    2^alpha is not.
-    """
+    """s̃ = s̄^alpha (`normalised`); shape (n,). Raises ValueError for scores not finite, and alpha beyond [0, 1024)."""
     values = _finite(scores)
     if not (math.isfinite(alpha) and 0 <= alpha < 1024):
         raise ValueError(f"alpha is {alpha:g}; it is a number from 0, below 1024")
@@ -67,8 +63,7 @@ def deterministic(scores: ArrayLike, k: int) -> Places:
 def noise(seed: int, query_id: str, samples: int, n: int) -> Floats:
     """Gumbel noise of a query's draws, shape (samples, n); fewer samples are the first of more.
 
-    It does not depend on scores or alpha, so that every policy of a query is drawn with the same noise: their
-    differences are then narrower than differences of separate draws.
+    It does not depend on scores or alpha, so that differences of policies are narrower than of separate draws.
     """
     rng = np.random.default_rng([seed, crc32(query_id.encode()), STREAM])
     return rng.gumbel(size=(samples, n))

@@ -34,10 +34,7 @@ _OF_ORDERS = frozenset("[0123456789] >")
 
 
 class Question(ABC):
-    """One form of question. `prompt`: the task whose prompt words it, by placeholders `OFFERED` and those `needed`.
-
-    `per_list`: scores of a list are one question.
-    """
+    """One form of question. `prompt`: the task whose prompt words it; `per_list`: scores of a list are one question."""
 
     prompt: str
     per_list: ClassVar[bool] = False
@@ -108,11 +105,7 @@ class BestOf(Question):
 
 @dataclass(frozen=True)
 class Choice(Question):
-    """The one best item, by its letter: the likeliest label where a backend has margins, else what the answer says.
-
-    Where an answer begins otherwise than with a label, as in `Passage B`, labels hold little of the first token's
-    probability, and the text decides if it can be read.
-    """
+    """The one best item, by its letter: the likeliest label where a backend has margins, else what the answer says."""
 
     prompt: str
     margins: ClassVar[Margins] = "welcome"
@@ -188,11 +181,7 @@ class YesNo(Question):
 
 @dataclass(frozen=True)
 class ListScores(Question):
-    """A score for every document of the list, from rankers that people have.
-
-    No words are put to them but the query's and the documents'. A document without a score, or with two, is counted,
-    and no score is made up.
-    """
+    """A score for every document of the list, from rankers that people have; no score is made up."""
 
     prompt: str = "scores"
     per_list: ClassVar[bool] = True
@@ -211,9 +200,9 @@ ORDER, SCORED, LETTERS = Order(), ListScores(), Letters()
 
 
 def read_scores(text: str, n: int) -> Reading:
-    """What pairs of a place and a score say of n documents: of two scores the first counts, null is none.
+    """What pairs of a place and a score say of n documents, best first, equal scores as they were shown.
 
-    Best first, equal scores as they were shown; those without a score come last.
+    Of two scores the first counts, null is none; documents without a score come last.
     """
     if not text:  # a dry run's answers hold nothing
         return Reading(AnswerClass.EMPTY)
@@ -240,10 +229,7 @@ def read_scores(text: str, n: int) -> Reading:
 
 
 def is_formed(completion: Completion, expects: Expects, read: bool) -> bool:
-    """Whether a model that is held to this form may have answered so; `read`: its answer is one of the form.
-
-    What breaks off at its limit may be a beginning; an empty answer, and a refusal by the server, are none of a model.
-    """
+    """Whether a model held to this form may have answered so or begun so; `read`: the answer is of the form."""
     text, ended = completion.text.strip(), completion.finish is Finish.STOP
     if completion.finish in (Finish.FILTERED, Finish.REFUSED) or not text:
         return True
@@ -265,10 +251,7 @@ def letters(n: int) -> tuple[str, ...]:
 
 
 def by_margin(completion: Completion, labels: Sequence[str]) -> tuple[list[int], float]:
-    """The places of the labels that are sent, the likeliest first, of equals the one shown first; and their mass.
-
-    None where they hold less than LEAST_MASS, or the answer ended in some other way than by itself or at its limit.
-    """
+    """The places of the labels that are sent, the likeliest first, of equals the one shown first; and their mass."""
     sent, mass = labels_sent(completion, labels) if completion.finish in ANSWERED else ({}, 0.0)
     places = [place for place, label in enumerate(labels) if label in sent and mass >= LEAST_MASS]
     return sorted(places, key=lambda place: -sent[labels[place]]), mass

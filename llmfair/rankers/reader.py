@@ -54,11 +54,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a generator made of one query.
-
-    `alone` has its outputs for labels, without any item's among them, `lists` those for whole lists; `useful` are the
-    items whose gain is above 0, or those judged so.
-    """
+    """What a generator made of one query: `alone` beside no item and each, `lists` beside lists; `useful` items."""
 
     query_id: str
     useful: frozenset[str]
@@ -90,9 +86,8 @@ class Chats(Sequence[Chat], Generic[T]):
 class QueryTask:
     """One query as a generator is asked about it.
 
-    `useful`: the items judged so; None: gains say it. `lists` names the distinct lists of all conditions, once it is
-    known which items are useful. `utility` is an output's worth against the right answers, `gain` the same as labels
-    are made with.
+    `useful`: the items judged so; None: gains say it. `lists` names the distinct lists of all conditions. `utility`
+    is an output's worth against the right answers, `gain` the same as labels are made with.
     """
 
     query: Query
@@ -164,10 +159,7 @@ _OF_ITEM = frozenset({"k", "item", "title", "text", LABEL})
 
 @dataclass(frozen=True, slots=True)
 class Ruler:
-    """Measures and cuts texts in tokens. `unit` says in words what is counted, `context` is in tokens.
-
-    `pieces` of a text are tokens, or words of which `per_token` make one; `text` puts pieces together.
-    """
+    """Cuts texts in tokens: `pieces` are tokens, or words of which `per_token` make one; `text` joins them."""
 
     unit: str
     context: int
@@ -204,10 +196,9 @@ def by_tokens(tokenizer: Any, context: int | None = None) -> Ruler:
 
 
 def by_checkpoint(name: str, context: int | None, answer: int) -> Ruler:
-    """In the tokens of a model of this machine; its tokenizer is read, not its weights.
+    """In the tokens of a model of this machine; without a context its own, less the answer's and a chat's turns.
 
-    Without a context it is the model's own: less `answer` tokens and the turns of a chat where the model has one
-    context for prompt and answer. Raises UsageError where nobody says it, BackendError for no such model.
+    Raises UsageError where nobody says it, BackendError for no such model.
     """
     checkpoint = find_checkpoint(name)
     tokenizer = tokenizer_of(checkpoint)
@@ -247,10 +238,7 @@ def check_prompt(prompt: Prompt, items: Iterable[Document] = ()) -> None:
 
 
 class Fitting:
-    """The messages of one query: with no item, or with any of its items in any order.
-
-    Each item is split into tokens once. `parts`: the input before and behind the place where items are put.
-    """
+    """The messages of one query with items; `parts`: the input before and behind the place where items are put."""
 
     def __init__(
         self, prompt: Prompt, ruler: Ruler, parts: tuple[str, str], items: Sequence[Document]
@@ -381,11 +369,7 @@ class Judging:
 
 
 def read_support(completion: Completion) -> bool | None:
-    """Whether an answer says yes; None where it says neither, breaks off or leaves it open.
-
-    It is yes or no alone, or one of them up to a punctuation mark, unless the rest takes it back: `Yes, but no` is
-    neither.
-    """
+    """Whether an answer says yes: alone, or up to a punctuation mark unless taken back; None where it says neither."""
     if completion.finish is not Finish.STOP:
         return None
     answer = answer_of(completion.text)

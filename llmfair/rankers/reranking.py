@@ -32,10 +32,7 @@ TRADE: dict[str, Free | tuple[str, ...]] = {"lambda": number(0.5, 0, 1), "pool":
 
 
 class Reranker(Ranker):
-    """Orders candidates by the scores that they come with, or else by BM25's, and then anew.
-
-    `declared`: the parameters that may stand behind its name. Equal scores keep the order they came in.
-    """
+    """Orders candidates by the scores that they come with, or else by BM25's, equal ones as they are, then anew."""
 
     name: ClassVar[str]
     declared: ClassVar[Declared]
@@ -99,10 +96,7 @@ TF_IDF = "tf-idf"
 
 
 def mmr(relevance: ArrayLike, similarity: ArrayLike, trade: float = 0.5, k: int | None = None) -> list[int]:
-    """The places of the first k of n documents (all where k is None or more), as they are chosen.
-
-    `relevance` of shape (n,), `similarity` of shape (n, n); `trade` is λ, the weight of relevance.
-    """
+    """The places of the first k of n documents as chosen: relevance of shape (n,), similarity (n, n), `trade` is λ."""
     relevant, alike = np.asarray(relevance, dtype=float), np.asarray(similarity, dtype=float)
     worth, redundancy = trade * relevant, np.zeros(relevant.size)
     chosen: list[int] = []
@@ -180,10 +174,7 @@ NO_TARGET = "no relevant document says which groups to aim at, so the order is t
 
 
 def greedy(relevance: Floats, rows: Floats, target: Floats, trade: float = 0.5) -> list[int]:
-    """All n places, as they are chosen: relevance of shape (n,), memberships (n, groups), target (groups,).
-
-    A page without any mass is as far from the target as any page can be.
-    """
+    """All n places, as they are chosen: relevance of shape (n,), memberships (n, groups), target (groups,)."""
     smooth = (target + EPS) / (1 + target.size * EPS)
     furthest = _divergence(np.eye(target.size), smooth).max()
     mass, worth, order = np.zeros(target.size), trade * relevance, list[int]()
@@ -254,10 +245,7 @@ TOO_FEW = "too few protected documents for every prefix to hold as many as the t
 
 @dataclass(frozen=True)
 class FairTable:
-    """The fewest protected documents of each prefix (of 1, 2, … documents), and the chance that a fair ranking fails.
-
-    `level` is α_c, at which each prefix is tested.
-    """
+    """The fewest protected documents of each prefix, the chance that a fair ranking fails, and the `level` α_c."""
 
     minimum: tuple[int, ...]
     fail: float
@@ -304,7 +292,7 @@ def fair_table(k: int, share: float | tuple[int, int], alpha: float, adjust: str
 def _counts(chances: Floats, minimum: Places | None = None) -> Floats:
     """The chance of j protected among the first i, of rankings that met the table so far; shape (k, k + 1).
 
-    `chances` that document i + 1 is protected after j protected ones, whatever came before; of the same shape.
+    `chances` that document i + 1 is protected after j protected ones; of the same shape.
     """
     counts = np.zeros_like(chances)
     held = np.zeros(chances.shape[1])
@@ -405,10 +393,7 @@ def consensus(rankings: Sequence[Ranking]) -> Ranking:
 
 
 def central(ranks: ArrayLike) -> Places:
-    """The items of the central ranking, best first: `ranks` of shape (orders, n) has each item's rank in each order.
-
-    Items of equal mean rank begin as the first order has them, so what items are called makes no difference.
-    """
+    """The items of the central ranking, best first: `ranks` of shape (orders, n) has each item's rank in each order."""
     of = np.asarray(ranks, dtype=np.intp)
     first = np.argsort(of[0])
     if len(of) == 1:

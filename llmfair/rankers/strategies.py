@@ -32,11 +32,10 @@ class WindowAnswer:
     """One window and what its answer did.
 
     `repaired`: a bad answer of which something could be used; `unparseable`: one that left the window as it was.
-    `permutation`: the places of the window in the order that the readable answer gives them. `omitted`: shown, but not
-    named by it. `replaced`: the classes of the bad answers that this one, a later draw, stands in for. `best`: how many
-    items the answer names that was asked for the best alone, None where it was asked for all. `scores`: of the items.
-    `round`: which of the chain's questions were asked at once. `formed`: it and those that it replaced may be answers
-    of a model that is held to their form.
+    `omitted`: shown, but not named by it. `replaced`: the classes of the bad answers that this one, a later draw,
+    stands in for. `best`: how many items the answer names that was asked for the best alone, None where it was asked
+    for all. `round`: which of the chain's questions were asked at once. `formed`: it and those that it replaced may
+    be answers of a model that is held to their form.
     """
 
     pass_number: int
@@ -79,10 +78,7 @@ class WindowAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A probe's final order, and every window on the way to it; None where nothing was asked to be ordered whole.
-
-    `asked`: another probe's answer does not stand for its own.
-    """
+    """A probe's final order, None where there is none, and its windows; `asked`: no other answer stands for it."""
 
     ranking: Ranking | None
     windows: tuple[WindowAnswer, ...]
@@ -105,10 +101,7 @@ class Ranked:
 
 
 class PartialOrder(NamedTuple):
-    """What an answer says: of the items shown it names some, best first, and puts others behind all of these.
-
-    `round`: questions of one round are asked at once, so that none of them hangs on another's answer.
-    """
+    """What an answer names, best first, and puts behind, of the items shown; those of a `round` are asked at once."""
 
     round: int
     shown: Sequence[str]
@@ -119,8 +112,8 @@ class PartialOrder(NamedTuple):
 def encounters_of(answers: Iterable[PartialOrder]) -> tuple[Encounter, ...]:
     """Where at least two items met for the first time, of answers in the order of their rounds.
 
-    Items of an earlier round have been ranked before: its answers chose with whom they meet again. What a readable
-    answer neither names nor puts behind, it leaves out.
+    Whom items of an earlier round meet again was chosen by its answers. What a readable answer does not place, it
+    leaves out.
     """
     seen: set[str] = set()
     encounters = []
@@ -157,10 +150,7 @@ class Ask(Protocol):
     def together(
         self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
     ) -> Steps[Sequence[Sequence[Document]]]:
-        """Several windows at once, each with the rank of its first item: none waits for another's answer.
-
-        Of a question for the best alone these come first, best first, and the others as they were shown.
-        """
+        """Several windows at once, each with the rank of its first item; of a choice, the best come first."""
 
     def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
         """A score for each, None where an answer holds none: asked of all at once, in the form of the question."""
@@ -179,10 +169,9 @@ class Strategy(ABC):
     """Orders a list by asking a model about some of its documents at a time.
 
     A dataclass, registered as `@register("strategy", NAME)`: its fields are settings of a listwise audit that it has
-    use for (`window`, `step`, `passes`, `depth`, `windows`), and the parameters behind its name, which are `declared`.
-    It never knows who answers, nor how a question is worded and its answer read, but in which form it asks: its
-    `question`. `passes`: how often it goes through a list. `orderless`: the order in which a list is first shown makes
-    no difference but among equals.
+    use for (`window`, `step`, `passes`, `depth`, `windows`), and the parameters behind its name, which are
+    `declared`. `question`: in which form it asks. `passes`: how often it goes through a list. `orderless`: the order
+    in which a list is first shown makes no difference but among equals.
     """
 
     declared: ClassVar[Declared] = {}
@@ -198,16 +187,13 @@ class Strategy(ABC):
 
     @abstractmethod
     def steps(self, candidates: Candidates, ask: Ask) -> Steps[Ranking | None]:
-        """Orders the candidates: `yield from ask(documents, start)` gives documents in the model's order.
-
-        None of a strategy that only asks what a model prefers, and makes no ranking of it.
-        """
+        """Orders by `yield from ask(documents, start)`; None of a strategy that makes no ranking of the answers."""
 
     def one_pass(self, n: int) -> Sequence[Window] | None:
         """The ranks of n candidates that one pass shows together, in the order of the questions, one after the other.
 
-        What an audit can reach and find is simulated on them. None where they hang on the answers, or are asked at
-        once: then the program itself is simulated, and `plan` counts.
+        None where they hang on the answers, or are asked at once: then the program itself is simulated, and `plan`
+        counts.
         """
         return None
 
@@ -251,10 +237,7 @@ def _ranking(candidates: Candidates, head: Sequence[Document]) -> Ranking:
 
 
 def _by_scores(candidates: Candidates, scores: Sequence[float | None]) -> Ranking:
-    """The first candidates by falling score, None last, equal ones as they were; then the others.
-
-    Scored where all of the list are.
-    """
+    """The first candidates by falling score, None last, then the others; scored where all of the list are."""
     values = [-math.inf if score is None else score for score in scores]
     best_first = sorted(range(len(scores)), key=lambda place: -values[place])
     ranking = _ranking(candidates, [candidates.documents[place] for place in best_first])
@@ -418,10 +401,9 @@ class Tournament(Strategy):
 class PairwiseSort(Strategy):
     """Which of two items is the more relevant: a heap, until the best k stand, or all pairs.
 
-    `heapsort`: the better of two children, then it against their parent; the others keep their order behind the best
-    k. `orders` 2 asks every pair in both orders at once: the one that stands first stays where the answers disagree.
-    `allpairs`: every pair in both orders, all at once; 1 point for an item that is ahead in both, a half each where
-    they differ. Equal points keep the initial ranking, which else makes no difference.
+    `heapsort`: the better of two children, then it against their parent. `orders` 2 asks every pair in both orders at
+    once: the one that stands first stays where the answers disagree. `allpairs`: every pair in both orders, all at
+    once, half a point for each time ahead. Equal points keep the initial ranking.
     """
 
     method: str = "heapsort"
@@ -616,10 +598,7 @@ class First(Windows):
 
 @dataclass(frozen=True)
 class Partition(Strategy):
-    """⌈n / window⌉ windows of equal size, give or take one item, in the order of the candidates.
-
-    `only`: the number of the one window that is asked, from 0.
-    """
+    """⌈n / window⌉ windows of about equal size, in the order of candidates; `only` is the number of the one asked."""
 
     window: int = 20
     only: int | None = None
