@@ -8,11 +8,8 @@ here, and a cache that cannot be used is said once and left alone.
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,30 +40,27 @@ REMOVES = "llmfair cache clear removes a damaged one"
 class Cache:
     """The shared cache, as one run of one model uses it; `model` is the backend's identity.
 
-    It is written in a thread, so that nobody waits for the disk. On the first failure `warn` gets one sentence, and
-    from then on the cache knows and keeps nothing.
+    Answers are written every half a second, together. On the first failure `warn` gets one sentence, and from then on
+    the cache knows and keeps nothing.
     """
 
     def __init__(self, path: Path, model: str, warn: Callable[[str], None]) -> None:
         self.path, self._warn = path, warn
         self.model = model.encode("utf-8", "backslashreplace").decode()  # SQLite refuses lone surrogates
         self._usable = True
-        self._offered: deque[tuple[str, Completion]] = deque()
-        self._closing = threading.Event()
-        self._disk = ThreadPoolExecutor(1, "llmfair-cache")
-        self._writing: Future[None] | None = None
-        self._reader: sqlite3.Connection | None = None
+        self._rows: list[tuple[str, str, str, str]] = []
+        self._written = time.monotonic()
         try:
-            self._reader = _open(path)
+            self._database = _open(path)
         except UNUSABLE as error:
             self._fail(error)
 
     def get(self, key: str) -> Completion | None:
         """The answer filed under `key`, or None."""
-        if self._reader is None or not self._usable:
+        if not self._usable:
             return None
         try:
-            row = self._reader.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
+            row = self._database.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
         except UNUSABLE as error:
             self._fail(error)
             return None
@@ -77,35 +71,28 @@ class Cache:
 
     def put(self, key: str, completion: Completion) -> None:
         """Takes an answer that came to its end, to be written soon; any other is not for other runs."""
-        if not self._usable or completion.finish is not Finish.STOP:
-            return
-        self._offered.append((key, completion))
-        if self._writing is None or self._writing.done():
-            self._writing = self._disk.submit(self._write)
+        if self._usable and completion.finish is Finish.STOP:
+            answer = {name: getattr(completion, name) for name in COMPLETION_FIELDS}
+            self._rows.append((key, self.model, _stamp(), encode(answer).decode()))
+            if time.monotonic() > self._written + GATHER_SECONDS:
+                self._write()
 
     def close(self) -> None:
         """Writes what is still to be written."""
-        self._closing.set()
-        self._disk.shutdown()
-        if self._usable and self._offered:
+        if self._usable:
             self._write()
         self._usable = False
-        if self._reader is not None:
-            self._reader.close()
+        if hasattr(self, "_database"):
+            self._database.close()
 
     def _write(self) -> None:
-        """Writes what is offered within half a second."""
-        self._closing.wait(GATHER_SECONDS)
-        rows = []
-        for _ in range(len(self._offered)):
-            key, completion = self._offered.popleft()
-            answer = {name: getattr(completion, name) for name in COMPLETION_FIELDS}
-            rows.append((key, self.model, _stamp(), encode(answer).decode()))
+        rows, self._rows, self._written = self._rows, [], time.monotonic()
+        if not rows:
+            return
         try:
-            with closing(_open(self.path)) as database:
-                database.execute("BEGIN IMMEDIATE")
-                database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
-                database.execute("COMMIT")
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+            self._database.execute("COMMIT")
         except UNUSABLE as error:
             self._fail(error)
 
@@ -183,7 +170,7 @@ def _open(path: Path) -> sqlite3.Connection:
     files.make_folder(path.parent)
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
-        # The reader is made by one thread, used by a second and closed by the first, never by two at a time.
+        # It is made by one thread, used by a second and closed by the first, never by two at a time.
         database = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             (mode,) = database.execute("PRAGMA journal_mode = WAL").fetchone()

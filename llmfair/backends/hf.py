@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,17 +77,7 @@ class LocalBackend(InProcess[_Job]):
             self.adapter = read_adapter(options.adapter, checkpoint)
             parts.append(f"adapter={self.adapter.sha256[:16]}")
         self.identity = " ".join(parts)
-        self._closing = threading.Event()
         super().__init__(self.arguments["batch_tokens"])
-
-    async def open(self) -> None:
-        self._closing.clear()
-        await super().open()
-
-    async def close(self) -> None:
-        """Gives the model up; a batch that is under way ends at its next token."""
-        self._closing.set()
-        await super().close()
 
     async def complete(self, request: Request) -> Completion:
         """One answer. Raises ContextTooLong before the model sees the prompt, and what loading it raises."""
@@ -121,7 +110,7 @@ class LocalBackend(InProcess[_Job]):
         device, why = device_of(self.arguments["device"])
         place = Place(device, self.dtype, f"{device}: {why}; {self.dtype}: {self._why_dtype}")
         model = load_model(self.checkpoint, place, self.options, self.arguments["attention"])
-        model.cancelled = self._closing.is_set
+        model.cancelled = self.closing.is_set
         if self.adapter is not None and model.template is not None:
             self.adapter.require_template(model.template.sha256)
             after = _probe(model, model.template)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -538,6 +539,7 @@ class InProcess(ABC, Generic[J]):
 
     async def open(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmfair-model")
+        self.closing = threading.Event()
         self._waiting: list[tuple[J, Hashable, int, asyncio.Future[Completion]]] = []
         self._arrived = asyncio.Event()
         self._loading: asyncio.Future[None] | None = None
@@ -546,6 +548,7 @@ class InProcess(ABC, Generic[J]):
     async def close(self) -> None:
         """Takes no more batches; one that is under way is not waited for."""
         if self._serving is not None:
+            self.closing.set()
             self._serving.cancel()
             with suppress(asyncio.CancelledError):
                 await self._serving
