@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair.asking.journal import SHARED, Journal, Requests, Unwritable
@@ -72,29 +71,28 @@ def dispatch(
     waits for answers in flight, which are paid for, and is raised again; a second one cancels at once.
     """
     progress = progress if progress is not None else Progress()
-    finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
-    driver = _Driver(Asker(backend, journal, cache, sampling, limits, progress), finished)
+    asker = Asker(backend, journal, cache, sampling, limits, progress)
     loop = net.loop()
     try:  # from before the first question: a signal may come as soon as the loop has this work
-        done = asyncio.run_coroutine_threadsafe(driver.run(iter(programs)), loop)
+        done = asyncio.run_coroutine_threadsafe(asker.run(iter(programs)), loop)
         # SimpleQueue.get() wakes up for signals, Future.result() alone would not show results as they come.
-        done.add_done_callback(lambda _: finished.put(None))
+        done.add_done_callback(lambda _: asker.finished.put(None))
         if meanwhile is not None:
             meanwhile()
-        while (item := finished.get()) is not None:
+        while (item := asker.finished.get()) is not None:
             yield item
         done.result()
-        if driver.interrupter is not None:
-            raise driver.interrupter
+        if asker.interrupter is not None:
+            raise asker.interrupter
     except (KeyboardInterrupt, GeneratorExit):
-        loop.call_soon_threadsafe(driver.interrupt)
+        loop.call_soon_threadsafe(asker.interrupt)
         try:
-            patient = driver.ended.wait(timeout=GRACE_SECONDS + 1)
+            patient = asker.ended.wait(timeout=GRACE_SECONDS + 1)
         except KeyboardInterrupt:
             patient = False
         if not patient:
-            loop.call_soon_threadsafe(driver.cancel)
-            driver.ended.wait(timeout=1)  # until no chain can write any more
+            loop.call_soon_threadsafe(asker.cancel)
+            asker.ended.wait(timeout=1)  # until no chain can write any more
         raise
 
 
@@ -105,40 +103,52 @@ async def _end(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _advance(steps: Steps[Any], answers: list[Completion] | None) -> tuple[bool, Any]:
-    """Whether the program has ended, and its result, else its next chats; no Future can hold a StopIteration."""
-    try:
-        return False, next(steps) if answers is None else steps.send(answers)
-    except StopIteration as end:
-        return True, end.value
+class Stopped(Exception):
+    """A chat was not asked because the run is stopping."""
 
 
-class _Driver:
-    """One call of `dispatch` on the loop's side."""
+class Asker:
+    """One call of `dispatch` on the loop's side: drives programs, and answers their chats within the limits."""
 
-    def __init__(self, asker: Asker, finished: queue.SimpleQueue[tuple[str, Any | Failure] | None]) -> None:
-        self.asker = asker
-        self.finished = finished
-        asker.stop = self.stop
+    def __init__(
+        self,
+        backend: Backend,
+        journal: Journal,
+        cache: Cache | None,
+        sampling: Sampling,
+        limits: Limits,
+        progress: Progress,
+    ) -> None:
+        self.backend, self.journal, self.cache, self.sampling = backend, journal, cache, sampling
+        self.limits, self.progress = limits, progress
+        self.finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
+        self.lanes = Lanes(backend, limits, progress.tell)
+        self.retries = Retries(limits.retries, limits.max_wait, limits.outage)
+        self.budget = Budget(limits)
+        self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
+        self.request = Requests(backend, sampling)
+        self.asked: dict[str, asyncio.Future[Completion]] = {}
+        self.noted = set[str]()
+        self.answers = self.unspoken = self.in_a_row = 0
+        self.opened = False
+        self._opening = asyncio.Lock()
         # Retries must not leave places empty; but on a budget chains are finished before others begin.
-        limits = asker.limits
         spare = limits.max_calls is None and limits.max_cost is None
-        workers = limits.workers * len(asker.lanes.all)
+        workers = limits.workers * len(self.lanes.all)
         self.chains = workers * (2 if spare else 1)
         # Steps of many chats fill the places by themselves: while they do, no further program begins.
         self.most, self.begun, self.room = 2 * workers, 0, asyncio.Event()
-        self.passes = PASSES_TO_ASK if "adaptive" in asker.backend.capabilities else 0
+        self.passes = PASSES_TO_ASK if "adaptive" in backend.capabilities else 0
         self.cause: LlmfairError | None = None
         self.interrupter: BaseException | None = None
-        self.interrupted = asyncio.Event()
-        self.ended = threading.Event()
+        self.stopping, self.interrupted, self.ended = asyncio.Event(), asyncio.Event(), threading.Event()
         self.task: asyncio.Task[None] | None = None
 
     async def run(self, programs: Iterator[Program]) -> None:
         self.task = asyncio.current_task()
         try:
-            if not len(self.asker.journal):  # so that the first questions do not wait for it together
-                await self.asker.open()
+            if not len(self.journal):  # so that the first questions do not wait for it together
+                await self.open()
             everything = asyncio.create_task(self._chain_all(programs))
             interrupted = asyncio.create_task(self.interrupted.wait())
             try:
@@ -153,7 +163,7 @@ class _Driver:
         except Stopped:
             pass  # told why by `stop`
         finally:
-            await self.asker.close()
+            await self.close()
             self.ended.set()
         if self.cause is not None:
             raise self.cause
@@ -165,7 +175,7 @@ class _Driver:
             for _ in range(self.chains):
                 tasks.append(asyncio.create_task(self._work(programs)))
                 # of a run that goes on, what is answered already may be all that is needed: it is read one by one
-                for _ in range(max(self.passes, len(self.asker.journal) > 0)):
+                for _ in range(max(self.passes, len(self.journal) > 0)):
                     await asyncio.sleep(0)
                 if tasks[-1].done():  # no program is left
                     break
@@ -178,7 +188,7 @@ class _Driver:
         while True:
             while self.begun >= self.most:  # the first that is woken may take all the room there is
                 await self.room.wait()
-            if self.asker.stopping.is_set() or (program := next(programs, None)) is None:
+            if self.stopping.is_set() or (program := next(programs, None)) is None:
                 return
             try:
                 self.finished.put((program.probe_id, await self._answer_all(program)))
@@ -189,11 +199,11 @@ class _Driver:
             except LlmfairError as error:
                 self._fail(Failure(program.probe_id, type(error).__name__, error.message, error.hint))
                 if isinstance(error, UsageError) or (
-                    isinstance(error, BackendError) and (error.stops_run or self.asker.hopeless(error))
+                    isinstance(error, BackendError) and (error.stops_run or self.hopeless(error))
                 ):
                     self.stop(error)
             except Exception as error:
-                progress = self.asker.progress
+                progress = self.progress
                 progress.bug = progress.bug or error
                 self._fail(Failure(program.probe_id, type(error).__name__, str(error)))
             except (KeyboardInterrupt, SystemExit) as error:  # which would end the loop for good
@@ -204,9 +214,16 @@ class _Driver:
     async def _answer_all(self, program: Program) -> Any:
         steps, search = program.start(), None
         answers: list[Completion] | None = None
+
+        def advance() -> tuple[bool, Any]:
+            """Whether the program has ended, and its result, else its next chats."""
+            try:
+                return False, next(steps) if answers is None else steps.send(answers)
+            except StopIteration as end:  # which no Future can hold
+                return True, end.value
+
         try:
             while True:
-                advance = partial(_advance, steps, answers)
                 if program.threaded:
                     search = in_thread(advance)
                     done, value = await asyncio.wrap_future(search)
@@ -215,7 +232,7 @@ class _Driver:
                 if done:
                     return value
                 if len(value) == 1:
-                    answers = [await self.asker.answer(program.probe_id, value[0])]
+                    answers = [await self.answer(program.probe_id, value[0])]
                 else:
                     answers = await self._answer_together(program.probe_id, value)
         finally:
@@ -235,7 +252,7 @@ class _Driver:
             try:
                 for place, chat in waiting:
                     try:
-                        answers[place] = await self.asker.answer(probe_id, chat)
+                        answers[place] = await self.answer(probe_id, chat)
                     except Exception as error:
                         failed[place] = error
                     if failed:
@@ -263,10 +280,12 @@ class _Driver:
     def stop(self, cause: LlmfairError | None = None) -> None:
         """Sends nothing new; answers in flight are still taken. Runs on the loop."""
         if self.cause is None and cause is not None:
-            if self.asker.answers or len(self.asker.journal):
+            if self.answers or len(self.journal):
                 cause = Incomplete(cause.message, cause.hint)
             self.cause = cause
-        self.asker.halt()
+        self.stopping.set()
+        for lane in self.lanes.all:
+            lane.halt()
 
     def interrupt(self) -> None:
         """Stops because somebody asked to: answers in flight have a few seconds left."""
@@ -282,52 +301,12 @@ class _Driver:
 
     def _fail(self, failure: Failure) -> None:
         try:
-            self.asker.journal.put_failure(failure)
+            self.journal.put_failure(failure)
         except Unwritable as error:
             self.stop(error)
         self.finished.put((failure.probe_id, failure))
 
-
-# One chat to its answer
-
-
-class Stopped(Exception):
-    """A chat was not asked because the run is stopping."""
-
-
-@dataclass(eq=False)
-class Asker:
-    """Answers chats within the limits; `stop`, which whoever drives may replace, hears why when it must end."""
-
-    backend: Backend
-    journal: Journal
-    cache: Cache | None
-    sampling: Sampling
-    limits: Limits
-    progress: Progress
-
-    def __post_init__(self) -> None:
-        backend, limits, progress = self.backend, self.limits, self.progress
-        self.stop: Callable[[LlmfairError], None] = lambda cause: self.halt()
-        self.lanes = Lanes(backend, limits, progress.tell)
-        self.retries = Retries(limits.retries, limits.max_wait, limits.outage)
-        self.budget = Budget(limits)
-        self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
-        self.request = Requests(backend, self.sampling)
-        self.asked: dict[str, asyncio.Future[Completion]] = {}
-        self.noted = set[str]()
-        self.answers = 0
-        self.unspoken = 0
-        self.in_a_row = 0
-        self.stopping = asyncio.Event()
-        self.opened = False
-        self._opening = asyncio.Lock()
-
-    def halt(self) -> None:
-        """Sends nothing new; answers in flight are still taken."""
-        self.stopping.set()
-        for lane in self.lanes.all:
-            lane.halt()
+    # One chat to its answer
 
     async def open(self) -> None:
         """Opens the backend, once. What a backend raises here ends the run; a run that is stopping waits for none."""
@@ -353,7 +332,7 @@ class Asker:
                 self.stop(error)
                 raise Stopped from None
             except Exception:
-                self.halt()
+                self.stop()
                 raise
             finally:
                 await _end(beginning, stopping)

@@ -314,13 +314,13 @@ class Journal(JournalAnswers):
             **({"server": server} if server else {}),
         }
         self._note(row, self._write(b'%b,"chat":%b}' % (encode(row)[:-1], chat.said)))
-        self._sync_when_due()
+        self._sync(when_due=True)
 
     def put_failure(self, failure: Failure) -> None:
         """Notes that a probe has no answer; ignored on replay, so it is asked again."""
         row = {"failure": failure.failure, "message": failure.message, "probe": failure.probe_id}
         self._write(encode({**row, "at": datetime.now(UTC)}))
-        self._sync_when_due()
+        self._sync(when_due=True)
 
     def close(self) -> None:
         try:
@@ -343,13 +343,11 @@ class Journal(JournalAnswers):
         self._size += len(line) + 1
         return offset
 
-    def _sync_when_due(self) -> None:
-        due = time.monotonic() - self._synced > FSYNC_SECONDS
-        if due and (self._syncing is None or self._syncing.done()):
-            self._sync()
-
-    def _sync(self) -> None:
+    def _sync(self, when_due: bool = False) -> None:
         """Begins to bring what is written to the disk. Raises Unwritable where that failed, or the file is gone."""
+        busy = self._syncing is not None and not self._syncing.done()
+        if when_due and (busy or time.monotonic() - self._synced <= FSYNC_SECONDS):
+            return
         self._wait()
         self.refuse_removed()
         self._syncing = self._disk.submit(os.fsync, self._file)

@@ -50,9 +50,16 @@ def is_secret(name: str) -> bool:
 
 
 def hidden(value: Any, name: str = "", noting: set[str] | None = None) -> Any:
-    """JSON with `***` for every secret text and number, however deep; what is hidden is added to `noting`."""
+    """JSON with `***` for every secret text and number, however deep; what is hidden is added to `noting`.
+
+    All that is under a secret name is as secret; what a JSON schema says of a property called `key` is none.
+    """
     if isinstance(value, Mapping):
-        return {key: hidden(part, _under(name, key, part), noting) for key, part in value.items()}
+        safe = {}
+        for key, part in value.items():
+            schema = name == PROPERTIES and isinstance(part, Mapping)
+            safe[key] = hidden(part, "" if schema else name if is_secret(name) else f"{key}", noting)
+        return safe
     if isinstance(value, list | tuple):
         return [hidden(part, name, noting) for part in value]
     secret = is_secret(name) and isinstance(value, str | int | float) and not isinstance(value, bool)
@@ -65,41 +72,33 @@ def hidden(value: Any, name: str = "", noting: set[str] | None = None) -> Any:
     return _address(value) if isinstance(value, str) else value
 
 
-def _under(name: str, key: object, value: Any) -> str:
-    """The name that decides over what stands under `key`: all under a secret one is as secret, but a schema's none."""
-    if name == PROPERTIES and isinstance(value, Mapping):
-        return ""
-    return name if is_secret(name) else f"{key}"
-
-
 def written(value: Any) -> Any:
     """A setting, or a word of a command line, as it may be written down: `api_key=***`, `http://***@host`."""
     if isinstance(value, list | tuple):
         return type(value)(map(written, value))
     if not isinstance(value, str):
         return value
-    name, text = _named(value)
-    read = _read(text)
+    name, text, read = _named(value)
     safe = hidden(read, name)
     if safe == read:
         return value
     return value.removesuffix(text) + (safe if read == text else json.dumps(safe, ensure_ascii=False))
 
 
-def _named(word: str) -> tuple[str, str]:
-    """The name under which a word holds a value, and the value: of `--extra=api_key=1` these are `api_key` and `1`."""
+def _named(word: str) -> tuple[str, str, Any]:
+    """The name under which a word holds a value, the value, and what it is as JSON, if it is any that is not too deep.
+
+    Of `--extra=api_key=1` these are `api_key`, `1` and 1.
+    """
     name, equals, value = word.partition("=")
     if not equals or "://" in name or name.startswith(("{", "[")):  # a text, an address, JSON
-        return "", word
-    return _named(value) if name.startswith("-") and not is_secret(name) else (name, value)
-
-
-def _read(value: str) -> Any:
-    """A value as JSON, or as it stands, as one too deep for a request does."""
+        name, value = "", word
+    elif name.startswith("-") and not is_secret(name):
+        return _named(value)
     try:
-        return value if is_deep(value) else json.loads(value)
+        return name, value, value if is_deep(value) else json.loads(value)
     except (ValueError, RecursionError):
-        return value
+        return name, value, value
 
 
 def _address(text: str) -> str:
@@ -118,8 +117,8 @@ def note(value: Any) -> None:
         for part in value:
             note(part)
     elif isinstance(value, str):
-        name, text = _named(value)
-        hidden(_read(text), name, _noted)
+        name, _, read = _named(value)
+        hidden(read, name, _noted)
 
 
 def noted() -> frozenset[str]:

@@ -62,7 +62,12 @@ def in_csv(cell: Any) -> Any:
 
 def from_csv(row: Mapping[str, str]) -> dict[str, str]:
     """A row of such a file, its cells as they were."""
-    cells = {name: SHOWN.sub(_meant, cell) if "\\" in cell else cell for name, cell in row.items()}
+
+    def meant(match: re.Match[str]) -> str:
+        letter = "\r" if match[0] == "\\r" else chr(int(match[0][2:], 16))
+        return letter if IN_LINES.match(letter) else match[0]
+
+    cells = {name: SHOWN.sub(meant, cell) if "\\" in cell else cell for name, cell in row.items()}
     return {
         name: cell[1:] if cell[:1] == "'" and FORMULA.match(cell) else cell for name, cell in cells.items()
     }
@@ -87,11 +92,6 @@ def wrapped(
 
 def _shown(match: re.Match[str]) -> str:
     return repr(match[0])[1:-1]
-
-
-def _meant(match: re.Match[str]) -> str:
-    meant = "\r" if match[0] == "\\r" else chr(int(match[0][2:], 16))
-    return meant if IN_LINES.match(meant) else match[0]
 
 
 _aside: ContextVar[bool] = ContextVar("_aside", default=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmfair.asking.dispatch import _Driver
+from llmfair.asking.dispatch import Asker
 from llmfair.asking.journal import Journal
 from tests.virtual import Clock, virtual_time
 
@@ -16,13 +16,13 @@ from tests.virtual import Clock, virtual_time
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once dispatch knows of an interrupt."""
-    event, interrupt = threading.Event(), _Driver.interrupt
+    event, interrupt = threading.Event(), Asker.interrupt
 
-    def interrupt_and_tell(driver: _Driver) -> None:
+    def interrupt_and_tell(driver: Asker) -> None:
         interrupt(driver)
         event.set()
 
-    monkeypatch.setattr(_Driver, "interrupt", interrupt_and_tell)
+    monkeypatch.setattr(Asker, "interrupt", interrupt_and_tell)
     return event
 
 
