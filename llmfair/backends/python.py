@@ -13,7 +13,7 @@ import math
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property, partial
@@ -206,13 +206,13 @@ class Function:
                 f"{self.spec} cannot be made: {type(error).__name__}: {line_of(error)}.",
                 "name an object of this class, which your module makes",
             ) from None
-        methods: list[Any] = [of for name in METHODS if callable(of := getattr(target, name, None))]
+        methods = [of for name in METHODS if callable(of := getattr(target, name, None))]
         if not methods and not callable(target):
             raise UsageError(
                 f"{self.spec} is a {type(target).__name__}, which ranks nothing.",
                 "a function of (query, documents), or an object with a method rerank or rank",
             )
-        self.call: Callable[[str, list[str]], Any] = [*methods, target][0]
+        self.call: Any = methods[0] if methods else target
         self.identity = f"{self.spec.replace(':', ' ')}{source_of(target, self.call)}"
         at_once = 1 if methods else FUNCTION_WORKERS
         self.max_workers = ASYNC_WORKERS if iscoroutinefunction(self.call) else at_once

@@ -19,7 +19,7 @@ import pytest
 from llmfair.asking import cache as module
 from llmfair.asking.cache import FILE, Cache, count, facts
 from llmfair.asking.journal import Journal, read_rows
-from llmfair.asking.limits import Limits, Progress
+from llmfair.asking.limits import Progress
 from llmfair.errors import LlmfairError
 from llmfair.nouns import Completion, Finish
 from tests.asking.scripted import Scripted, chain, run, single
@@ -239,17 +239,3 @@ def test_dispatch_asks_what_neither_journal_nor_cache_answers(tmp_path: Path) ->
     ours = json.loads((tmp_path / "one.jsonl").read_text().splitlines()[1])
     theirs = next(row for row in found if row["key"] == ours["key"])
     assert {k for k in ours if ours[k] != theirs[k]} == {"source", "attempts", "at"}
-
-
-def test_answers_from_the_cache_need_no_budget_and_unfinished_ones_are_asked_again(tmp_path: Path) -> None:
-    def answer(text: str, attempt: int) -> Completion:
-        return Completion("cut", Finish.LENGTH) if text == "long" else Completion(text, Finish.STOP)
-
-    programs = [single(text, text) for text in ("a", "b", "long", "c")]
-    for name, calls in (("one", 4), ("two", 1)):
-        journal, progress = Journal(tmp_path / f"{name}.jsonl", name, "scripted"), Progress()
-        with opened(tmp_path / FILE) as (cache, _):
-            limits = Limits(workers=1, max_calls=calls)
-            assert len(run(programs, Scripted(answer), journal, limits, progress, cache)) == 4
-        journal.close()
-        assert progress.calls == calls and progress.answered == 4

@@ -610,41 +610,6 @@ def test_an_interrupt_that_a_program_raises_ends_the_run_and_not_the_loop(
     assert list(dispatch([chain("q", 2, threaded=True)], Scripted(), journal, Sampling())) == [("q", "Q..")]
 
 
-def test_a_search_that_outlasts_an_interrupt_is_left_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither its end nor its failure is written anywhere; its program is closed once it lets go."""
-    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 0.1)
-    journal = Journal(tmp_path / "journal.jsonl", "run", "scripted")
-    searched, closed = threading.Event(), threading.Event()
-
-    def steps() -> Steps[None]:
-        try:
-            interrupt(0.1)
-            searched.wait()
-            yield [chat("x")]
-        finally:
-            closed.set()
-
-    def failing() -> Steps[None]:
-        searched.wait()
-        raise TypeError("a bug")
-        yield []
-
-    backend, progress = Scripted(), Progress()
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        programs = [Program("p", steps, True), Program("q", failing, True)]
-        run(programs, backend, journal, progress=progress)
-    assert time.monotonic() - started < 30 and backend.closed == 1
-    journal.close()
-    before = (tmp_path / "journal.jsonl").read_bytes()
-    searched.set()
-    assert closed.wait(10)
-    assert (tmp_path / "journal.jsonl").read_bytes() == before
-    assert not backend.asked and progress.bug is None
-
-
 HANGS = """
 import sys, time
 from pathlib import Path

@@ -28,7 +28,7 @@ from llmfair.errors import (
 from llmfair.nouns import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
 from tests.batch_server import BatchServer, Made, as_json
 from tests.batch_server import unwaiting as unwaiting
-from tests.fuzz.server.damages import cut, endless, instead, reset, silent, status, thing
+from tests.fuzz.server.damages import status, thing
 from tests.fuzz.server.front import Damage, Front, Mode
 from tests.servers import Reply, rank
 
@@ -357,10 +357,6 @@ def state(batches: Batches) -> object:
     return batches.state("batch_1").status
 
 
-def content(batches: Batches) -> object:
-    return batches.answers(Batch("batch_1", "completed", "file_1"), 1)
-
-
 def test_a_wait_that_a_server_asks_for_is_kept_and_told() -> None:
     waits: list[tuple[str, float]] = []
     with BatchServer() as server, Front(server) as front:
@@ -374,24 +370,6 @@ def test_a_wait_that_a_server_asks_for_is_kept_and_told() -> None:
         batches.close()
     ((cause, seconds),) = waits
     assert "answers 503" in cause and seconds == 0.3
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (endless(b" " * 9_000), "sends more than 0.1 MB in one reply"),
-        (silent, "no answer from 127.0.0.1:.* within 0.4 s"),
-        (reset, "connection to 127.0.0.1:.* lost"),
-        (cut(0.5), "the reply of 127.0.0.1:.* breaks off"),
-        (instead(b"<html>sign in</html>", "text/html"), r"something else \(HTML or XML, not JSON\)"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_reading_a_file_ends_by_itself_and_says_why(damage: Damage, says: str) -> None:
-    began = time.monotonic()
-    with pytest.raises(BackendError, match=says):
-        looked(damage, content)
-    assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize(

@@ -86,13 +86,9 @@ def refused(status: int, headers: dict[str, str] | None = None, **error: Any) ->
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        (refused(408), Transient),
-        (refused(500), Transient),
         (refused(429), RateLimited),
         (refused(400), Rejected),
         (refused(401), MissingKey),
-        (refused(403), MissingKey),
-        (Reply(status=404, body=b"404: Not Found"), BackendError),
         (Reply(status=301, headers={"Location": "/"}), BackendError),
         (Reply(body=b"\xff"), Transient),
         (Reply(body=b""), Transient),
