@@ -7,7 +7,7 @@ where `entailment` is the likeliest of its classes, else no. Which class that is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.local import InProcess
@@ -24,9 +24,6 @@ from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Completion, Finish, Labels, Request
 from llmfair.registry import register
-
-if TYPE_CHECKING:
-    import torch
 
 ENTAILMENT = "entailment"
 ANSWERS = Labels(("yes", "no"))
@@ -101,7 +98,7 @@ class Nli(InProcess[Mapping[str, list[int]]]):
         try:
             with torch.inference_mode():
                 inputs = tokenizer.pad([dict(pair) for pair in batch], return_tensors="pt").to(model.device)
-                logprobs: torch.Tensor = model(**inputs).logits.float().log_softmax(-1)
+                logprobs = model(**inputs).logits.float().log_softmax(-1)
         except torch.OutOfMemoryError:
             raise BackendError(
                 f"the memory of {model.device} is too small for {len(batch)} pairs at once.",

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions, Transient, require_room
@@ -29,12 +29,6 @@ from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, did
 from llmfair.io.net import in_thread
 from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register
-
-if TYPE_CHECKING:
-    from vllm import RequestOutput, SamplingParams
-    from vllm.lora.request import LoRARequest
-    from vllm.v1.engine.async_llm import AsyncLLM
-
 
 # vLLM's engine in child processes of this one: what it is started with, how it starts and how it ends.
 
@@ -67,7 +61,7 @@ def import_vllm() -> Any:
     return vllm
 
 
-def start_engine(arguments: Mapping[str, Any]) -> AsyncLLM:
+def start_engine(arguments: Mapping[str, Any]) -> Any:
     """An engine, started in the calling thread; it belongs to the loop of its first request.
 
     Its processes inherit a mask that holds Ctrl-C back: answers in flight are still wanted then.
@@ -85,7 +79,7 @@ def start_engine(arguments: Mapping[str, Any]) -> AsyncLLM:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def stop_engine(engine: AsyncLLM) -> None:
+def stop_engine(engine: Any) -> None:
     """Ends the engine's processes, which takes seconds; on the loop that the engine belongs to."""
     engine.shutdown(timeout=STOP_SECONDS)
     # Its finalizer does it again, when the interpreter ends and what it calls is gone.
@@ -154,8 +148,8 @@ class VLLM:
         self.identity = " ".join(parts)
         self.facts: dict[str, Any] = {}
         self.gpus = int(self.arguments.get("tensor_parallel_size", 1))
-        self._engine: AsyncLLM | None = None
-        self._lora: LoRARequest | None = None
+        self._engine: Any = None
+        self._lora: Any = None
         self._numbers = itertools.count()
         self._broken_off: set[str] = set()
 
@@ -227,9 +221,7 @@ class VLLM:
             seconds=seconds,
         )
 
-    async def _generate(
-        self, ids: Sequence[int], parameters: SamplingParams, lora: LoRARequest | None
-    ) -> RequestOutput:
+    async def _generate(self, ids: Sequence[int], parameters: Any, lora: Any) -> Any:
         """What the engine makes of one prompt. Raises Transient, Rejected, and BackendError when it has died."""
         from vllm.exceptions import VLLMClientError
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
@@ -237,7 +229,7 @@ class VLLM:
         assert self._engine is not None, "the backend is open"
         name = f"llmfair-{next(self._numbers)}"
         prompt = {"prompt_token_ids": list(ids)}
-        result: RequestOutput | None = None
+        result = None
         try:
             async for output in self._engine.generate(prompt, parameters, name, lora_request=lora):
                 result = output
@@ -252,7 +244,7 @@ class VLLM:
         assert result is not None, "the engine ends a request with its output"
         return result
 
-    def _start(self) -> tuple[AsyncLLM, Any]:
+    def _start(self) -> tuple[Any, Any]:
         """The engine, started with our settings and over them what --backend-arg says, and the tokenizer."""
         import_vllm()
         from transformers import AutoTokenizer
@@ -304,14 +296,14 @@ class VLLM:
 
     # The adapter
 
-    async def _load(self, adapter: Adapter) -> LoRARequest:
+    async def _load(self, adapter: Adapter) -> Any:
         """The adapter, once it is seen to do something. Raises BackendError."""
         from vllm.lora.request import LoRARequest
 
         number = int(adapter.sha256[:7], 16) + 1  # what an engine knows an adapter by, from 1
         lora = LoRARequest(adapter.folder.name, number, str(adapter.folder.resolve()))
 
-        async def margins_with(lora: LoRARequest | None) -> list[Mapping[str, float]]:
+        async def margins_with(lora: Any) -> list[Mapping[str, float]]:
             """The probes' margins, asked alone and past the cache, so that nothing but the adapter can move them."""
             margins = list[Mapping[str, float]]()
             for messages in PROBES:
@@ -326,7 +318,7 @@ class VLLM:
         return lora
 
 
-def margin_parameters(labels: Mapping[str, int]) -> SamplingParams:
+def margin_parameters(labels: Mapping[str, int]) -> Any:
     """One token, and the log-probabilities of exactly these; never under a constraint, which renormalises them."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -339,13 +331,13 @@ def margin_parameters(labels: Mapping[str, int]) -> SamplingParams:
     )
 
 
-def label_logprobs(output: RequestOutput, labels: Mapping[str, int]) -> dict[str, float]:
+def label_logprobs(output: Any, labels: Mapping[str, int]) -> dict[str, float]:
     """Each label's log-probability as the next token, over the whole vocabulary."""
     (first,) = output.outputs[0].logprobs
     return {label: float(first[token].logprob) for label, token in labels.items()}
 
 
-def text_parameters(request: Request) -> SamplingParams:
+def text_parameters(request: Request) -> Any:
     """How a request's answer is drawn, made anew for each. Raises UsageError for an --extra that vLLM has not."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams

@@ -24,15 +24,11 @@ from io import BytesIO
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from llmfair.errors import Unavailable, UsageError, warn
-
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
-    from aiohttp.connector import Connection
 
 T = TypeVar("T")
 
@@ -83,7 +79,7 @@ class Client:
     def __init__(self, name: str, url: str, headers: Mapping[str, str], seconds: float, most: int) -> None:
         self.name, self.headers, self.seconds, self.most = name, headers, seconds, most
         self._proxy = proxy_for(url)
-        self._session: ClientSession | None = None
+        self._session: Any = None
 
     async def ask(
         self,
@@ -140,7 +136,7 @@ class Client:
 
     async def _begin(
         self, method: str, url: str, data: Any, headers: Mapping[str, str] | None, unpack: bool = True
-    ) -> ClientResponse:
+    ) -> Any:
         if self._session is None:
             self._session, self._turn = _session(), asyncio.Lock()
             weakref.finalize(self, _close, self._session, asyncio.get_running_loop())
@@ -209,11 +205,11 @@ class Stream:
     blocks: Iterator[bytes]
 
 
-def _session() -> ClientSession:
+def _session() -> Any:
     import aiohttp
 
     class Connector(aiohttp.TCPConnector):
-        async def connect(self, *request: Any, **options: Any) -> Connection:
+        async def connect(self, *request: Any, **options: Any) -> Any:
             """A connection without bytes that nobody asked for: they would be taken for the reply."""
             while True:
                 connection = await super().connect(*request, **options)
@@ -229,7 +225,7 @@ def _session() -> ClientSession:
     )
 
 
-def _close(session: ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+def _close(session: Any, loop: asyncio.AbstractEventLoop) -> None:
     if not session.closed and loop.is_running():
         asyncio.run_coroutine_threadsafe(session.close(), loop)
 
