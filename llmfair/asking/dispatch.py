@@ -242,9 +242,7 @@ class Asker:
                 search.add_done_callback(lambda _: steps.close())
 
     async def _answer_together(self, probe_id: str, chats: Sequence[Chat]) -> list[Completion]:
-        """The answers of one step in its order, no more begun at a time than keep every place taken; none after a
-        failure.
-        """
+        """The answers of one step in its order; no more are begun than keep every place taken, none after a failure."""
         answers, failed = dict[int, Completion](), dict[int, Exception]()
         waiting = iter(enumerate(chats))
 

@@ -196,59 +196,57 @@ def grammar_of(expects: Expects) -> str:
             raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
 
 
-class Constraint:
+def constraint(matchers: Sequence[Any], ends: Sequence[int], start: int) -> Callable[..., torch.Tensor]:
     """Allows each row the tokens of its grammar only; `start` is where answers begin. A row may be free (None)."""
 
-    def __init__(self, matchers: Sequence[Any], ends: Sequence[int], start: int) -> None:
-        self._matchers, self._ends, self._start = matchers, ends, start
-
-    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    def allow(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         import numpy as np
         import torch
 
-        spoken = ids[:, self._start :].tolist()
+        spoken = ids[:, start:].tolist()
         allowed = np.ones(tuple(scores.shape), dtype=bool)
-        for row, matcher in enumerate(self._matchers):
+        for row, matcher in enumerate(matchers):
             if matcher is None:
                 continue
             if spoken[row] and not matcher.is_stopped():
                 matcher.consume_token(spoken[row][-1])
             allowed[row] = False
             if matcher.is_stopped():  # nothing can follow but the end
-                allowed[row, self._ends] = True
+                allowed[row, ends] = True
             else:
                 mask = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
                 bits = np.unpackbits(mask, bitorder="little")[: allowed.shape[1]]
                 allowed[row, : len(bits)] = bits
         return scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
 
+    return allow
 
-class Drawing:
+
+def drawing(seeds: Sequence[int], temperature: float, top_p: float | None) -> Callable[..., torch.Tensor]:
     """Draws from softmax(scores / temperature) cut at `top_p`, each row with its own seed.
 
     Gumbel noise makes the likeliest token a draw [Gumbel 1954; Maddison et al. 2014], so that `generate` can stay
     greedy and rows need no common generator.
     """
+    generators: list[torch.Generator] = []
 
-    def __init__(self, seeds: Sequence[int], temperature: float, top_p: float | None) -> None:
-        self._seeds, self._temperature, self._top_p = seeds, temperature, top_p
-        self._generators: list[torch.Generator] = []
-
-    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    def draw(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         import torch
 
-        if not self._generators:
-            self._generators = [torch.Generator(scores.device).manual_seed(seed) for seed in self._seeds]
-        scores = scores.float() / self._temperature
-        if self._top_p is not None and self._top_p < 1:  # the one that reaches it is included
+        if not generators:
+            generators.extend(torch.Generator(scores.device).manual_seed(seed) for seed in seeds)
+        scores = scores.float() / temperature
+        if top_p is not None and top_p < 1:  # the one that reaches it is included
             ordered, places = scores.sort(descending=True, dim=-1)
             shares = ordered.softmax(-1)
-            dropped = shares.cumsum(-1) - shares >= self._top_p
+            dropped = shares.cumsum(-1) - shares >= top_p
             scores = scores.masked_fill(torch.zeros_like(dropped).scatter(-1, places, dropped), -torch.inf)
         noise = torch.empty_like(scores)
-        for row, generator in zip(noise, self._generators, strict=True):
+        for row, generator in zip(noise, generators, strict=True):
             row.exponential_(generator=generator)
         return scores - noise.log()
+
+    return draw
 
 
 FEWEST_ROWS, FEWEST_SHARED = 4, 16
@@ -403,9 +401,9 @@ class LocalModel:
         processors: list[Any] = []
         if any(grammars):
             matchers = [self._matcher(grammar) if grammar else None for grammar in grammars]
-            processors.append(Constraint(matchers, sorted(self._ends), start))
+            processors.append(constraint(matchers, sorted(self._ends), start))
         if temperature > 0:
-            processors.append(Drawing(seeds, temperature, top_p))
+            processors.append(drawing(seeds, temperature, top_p))
         config = GenerationConfig(
             max_new_tokens=max_tokens,
             do_sample=False,

@@ -16,6 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import cached_property, partial
 from inspect import getsource, isawaitable, isclass, iscoroutinefunction, isfunction, ismethod
 from pathlib import Path
@@ -279,13 +280,14 @@ def pyterrier(name: str, options: BackendOptions) -> Function:
     return Function(Transformed(transformer), f"pyterrier:{name}")
 
 
+@dataclass
 class Transformed:
     """A transformer that ranks a query's documents."""
 
-    def __init__(self, transformer: Any) -> None:
-        self.transformer = transformer
+    transformer: Any
 
     def rank(self, query: str, documents: Sequence[str]) -> list[dict[str, Any]]:
+        """Rows of index and score; a document that the transformer leaves out has none."""
         import pandas
 
         places = range(len(documents))

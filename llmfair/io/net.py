@@ -91,9 +91,7 @@ class Client:
         most: int = 0,
         sent: int = 0,
     ) -> Reply:
-        """The reply, read to its end. Raises Transient without one, ReplyTooLong. `sent`: bytes of a body that is a
-        form.
-        """
+        """The reply, read to its end. Raises Transient without one, ReplyTooLong. `sent`: bytes of a form."""
         seconds, most = seconds or self.seconds, most or self.most
         if isinstance(body, bytes):
             sent = len(body)
@@ -396,9 +394,7 @@ class Retries:
         return max(wanted, pause)
 
     def persist(self, attempt: Callable[[int], T], waits: Callable[[str, float], None]) -> T:
-        """What `attempt(number)` returns, tried again while its failure may pass; `waits(cause, seconds)` hears of
-        pauses.
-        """
+        """What `attempt(number)` returns, tried again while its failure may pass; `waits(cause, seconds)` hears."""
         attempts = failures = 0
         since = time.monotonic()
         while True:

@@ -292,11 +292,11 @@ def test_draws_have_a_seed_of_their_own_and_do_not_depend_on_the_batch(mistral: 
 def test_draws_follow_the_distribution(temperature: float, top_p: float | None) -> None:
     import torch
 
-    from llmfair.backends.local import Drawing
+    from llmfair.backends.local import drawing
 
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
     rows = 5_000
-    drawn = Drawing(range(rows), temperature, top_p)(torch.zeros(rows, 1), logits.repeat(rows, 1)).argmax(-1)
+    drawn = drawing(range(rows), temperature, top_p)(torch.zeros(rows, 1), logits.repeat(rows, 1)).argmax(-1)
     shares = (logits / temperature).softmax(-1)
     if top_p is not None:  # .64 alone reaches .6
         shares = torch.tensor([1.0, 0.0, 0.0, 0.0])
