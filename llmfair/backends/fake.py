@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from llmfair import registry
-from llmfair.backends.base import BackendOptions, RateLimited
+from llmfair.backends.base import BackendOptions, NoBackend, RateLimited
 from llmfair.backends.simulated import Answerer, Injected
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import Completion, Finish, Request
@@ -87,7 +87,7 @@ def defaults(model: str, forms: Mapping[str, Answerer]) -> tuple[dict[str, float
     return always, {key: value for key, value in further.items() if key not in always}
 
 
-class Fake:
+class Fake(NoBackend):
     """A simulated model: it answers each form of question as that form's answerer says."""
 
     max_workers = 64
@@ -109,12 +109,6 @@ class Fake:
         self.identity = f"fake {injected.model} {parameters} seed={injected.seed}"
         self.model = f"fake:{injected.model}"
         self._attempts: dict[str, int] = {}
-
-    async def open(self) -> None:
-        return None
-
-    async def close(self) -> None:
-        return None
 
     async def complete(self, request: Request) -> Completion:
         injected, chat = self.injected, request.chat

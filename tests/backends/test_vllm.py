@@ -11,16 +11,15 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from llmfair.backends import vllm as backend_module
 from llmfair.backends.adapters import Adapter
-from llmfair.backends.base import BackendOptions, Transient
+from llmfair.backends.base import BackendOptions
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
-from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError
+from llmfair.errors import BackendError, MissingExtra, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from tests.cli.command import llmfair, process
 from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm, on_loop, shared_engine
@@ -156,21 +155,6 @@ def test_the_engine_is_started_so_that_answers_can_be_read(base: VLLM, one_engin
 
 
 @needs_vllm
-def test_five_hundred_and_twelve_requests_at_once(base: VLLM) -> None:
-    requests = [request(question(number), margins=True) for number in range(512)]
-    started = time.perf_counter()
-    answers = asked(base, requests)
-    print(f"512 margins at once: {512 / (time.perf_counter() - started):,.0f} requests/s")
-    assert all(a.finish is Finish.STOP and set(a.logprobs or ()) == {"A", "B"} for a in answers)
-    assert len({a.logprobs["A"] for a in answers if a.logprobs}) > 256, (
-        "different questions, different answers"
-    )
-    alone = asked(base, requests[:1])[0]
-    assert alone.logprobs == pytest.approx(answers[0].logprobs, abs=1e-3)
-    assert alone.prompt_tokens and (alone.cached_tokens or 0) > 0, "the second time the cache has its start"
-
-
-@needs_vllm
 @pytest.mark.parametrize(("n", "count"), [(4, 64), (20, 64), (50, 16)])
 def test_constrained_orders_are_permutations(base: VLLM, n: int, count: int) -> None:
     chats = [user(f"Rank the {n} passages of list {number}.", Permutation(n)) for number in range(count)]
@@ -282,19 +266,6 @@ def test_a_cancelled_request_leaves_the_engine_to_the_others(base: VLLM) -> None
 
     assert on_loop(cancel_then_ask()).logprobs
     assert base._engine is not None and base._engine.get_num_unfinished_requests() == 0
-
-
-@needs_vllm
-def test_an_answer_that_the_engine_breaks_off_is_asked_once_more(
-    base: VLLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def broken(*_: Any) -> Any:
-        return SimpleNamespace(outputs=[SimpleNamespace(finish_reason="error", text="", token_ids=[])])
-
-    monkeypatch.setattr(base, "_generate", broken)
-    for expected in (Transient, Rejected):
-        with pytest.raises(expected):
-            asked(base, [request(question(0))])
 
 
 # Audits
