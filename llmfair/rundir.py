@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
 
-from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean, warn
+from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.io.files import A_LINK, clear, json_text, make_inside, read_document, typed, write_whole
 from llmfair.io.text import in_csv
@@ -85,7 +85,6 @@ class Manifest(RunSettings):
     simulated: bool
     invocations: Annotated[Sequence[Invocation], Meta(min_length=1)]
     journal_answers: Count = 0
-    planned_calls: Count | None = None
     prompt: PromptRecord | None = None
     warnings: Sequence[str] = ()
     sees: str = ""
@@ -95,8 +94,6 @@ class Manifest(RunSettings):
     versions: Mapping[str, str] = field(default_factory=dict)
     made: Mapping[str, Any] = field(default_factory=dict)
     cost: Cost | None = None
-    prompt_tokens: Count = 0
-    completion_tokens: Count = 0
     server: str = ""
     label: str = ""
     unused: Sequence[str] = ()
@@ -272,15 +269,7 @@ class RunDir:
                 "choose another with --output or --runs-dir",
             ) from None
         if self.manifest.exists():
-            try:
-                theirs = self.read_settings().settings
-            except UsageError as damaged:
-                if not self.journal.is_file():
-                    raise
-                set_aside(self.manifest)
-                aside = "It is set aside and made anew: the answers in"
-                warn(f"{damaged.message.removesuffix('.')}. {aside} {self.journal} are kept.")
-                return False
+            theirs = self.read_settings().settings
         else:
             # the same command goes on with all answers of a journal: it finds them by who was asked what
             strangers = sorted(path.name for path in self.path.iterdir() if path.name != LOCK)

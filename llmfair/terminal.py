@@ -7,7 +7,6 @@ import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -27,11 +26,9 @@ if TYPE_CHECKING:
     from llmfair.report.table import Table
 
 PLAIN_EVERY = 10.0
-RATE_SECONDS = 60.0
 GAP = "  "
 MOST_NOTES = 4
 """Notes below a table with a verdict that a terminal shows; the first change most how it is read."""
-NARROWEST_BAR, WIDEST_BAR = 10, 30
 
 
 @dataclass
@@ -213,7 +210,7 @@ def print_table(table: Table, report: Path | None = None) -> None:
 
     stdout, more = console(), len(table.notes) - MOST_NOTES
     aside = table.repeated if stdout.is_terminal and not output.verbose else ()
-    rows = [at for at in range(len(table.rows)) if at not in aside]
+    rows = {*range(len(table.rows))} - {*aside}
     width = stdout.width if stdout.is_terminal else sys.maxsize
     if table.lead and not output.verbose and more > 0:
         last = f"{count(more, 'more note')}: -v" + ", or the report" * (report is not None)
@@ -227,7 +224,7 @@ class Line(ABC):
 
     def __init__(self, name: str, total: int) -> None:
         self.name, self.total = name, total
-        self.looks = deque[tuple[float, int]]()
+        self.first: tuple[float, int] | None = None
 
     @abstractmethod
     def done_now(self) -> int:
@@ -238,14 +235,12 @@ class Line(ABC):
         """What the line says, the first and the last the most worth knowing."""
 
     def rate(self, done: int) -> float:
-        """How many a second were done over the last minute, 0 when first looked at."""
-        now, looks = time.monotonic(), self.looks
-        if not looks or now - looks[-1][0] >= 1:
-            looks.append((now, done))
-        while len(looks) > 1 and now - looks[1][0] > RATE_SECONDS:
-            looks.popleft()
-        before, earlier = looks[0]
-        return (done - earlier) / (now - before) if now > before else 0.0
+        """How many a second were done since it was first looked at, 0 then."""
+        now = time.monotonic()
+        if self.first is None:
+            self.first = now, done
+        since, earlier = self.first
+        return (done - earlier) / (now - since) if now > since else 0.0
 
     def left(self, rate: float) -> str:
         """How long it takes still at this rate; nothing where that is unknown, or nothing is left."""
@@ -256,26 +251,18 @@ class Line(ABC):
         return GAP.join(filter(None, self.parts()))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """One line of the terminal, however narrow: counts of nothing give way first, then what stands last but one."""
+        """One line of the terminal, cut at its end where that is narrow."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table as Grid
         from rich.text import Text
 
-        width, parts, name = (
-            options.max_width,
-            [*map(visible, filter(None, self.parts()))],
-            visible(self.name),
-        )
+        width, name = options.max_width, visible(self.name)
         if len(name) > width // 3:
             name = name[: width // 3 - 1] + "…"
-        room = width - len(name) - 2 * len(GAP)
-        while len(GAP.join(parts)) > room - NARROWEST_BAR and len(parts) > 2:
-            parts.remove(next((part for part in parts if part.startswith("0 ")), parts[-2]))
-        drawn = min(WIDEST_BAR, max(NARROWEST_BAR, room - len(GAP.join(parts))))
-        bar = ProgressBar(max(self.total, 1), min(self.done_now(), self.total), width=drawn)
+        bar = ProgressBar(max(self.total, 1), min(self.done_now(), self.total), width=width // 8)
         grid = Grid.grid(padding=(0, len(GAP), 0, 0))
         grid.add_row(
-            *(Text(name, no_wrap=True), bar, Text(GAP.join(parts), no_wrap=True, overflow="ellipsis"))
+            Text(name, no_wrap=True), bar, Text(visible(self.line()), no_wrap=True, overflow="ellipsis")
         )
         yield grid
 

@@ -118,16 +118,6 @@ def run(arguments: list[str]) -> int:
         return _run(arguments)
 
 
-def _warn_of_variables() -> None:
-    """Warns of variables that are named like settings and are none, lest a mistyped budget be none either."""
-    strange = {name for name in os.environ if name.startswith("LLMFAIR_")} - ELSEWHERE
-    if strange:
-        settings = {*variables(command())}
-        for name in sorted(strange - settings):
-            nearest = did_you_mean(name, settings)
-            terminal.warn(f"{name} is no setting, so nothing reads it.{nearest}")
-
-
 def _run(arguments: list[str]) -> int:
     flags, env = {*arguments, *map("=".join, pairwise(arguments))}, os.environ
     # known before the flags are parsed, since a wrong flag is told in JSON too
@@ -138,8 +128,12 @@ def _run(arguments: list[str]) -> int:
     terminal.output = terminal.Output(as_json=as_json, verbose=verbose, color=color)
     secrets.note(arguments)
     try:
-        if not {*arguments} & ASKS_NOTHING and "_LLMFAIR_COMPLETE" not in env:
-            _warn_of_variables()
+        strange = {name for name in env if name.startswith("LLMFAIR_")} - ELSEWHERE
+        if strange and not {*arguments} & ASKS_NOTHING and "_LLMFAIR_COMPLETE" not in env:
+            settings = {*variables(command())}
+            for name in sorted(strange - settings):  # lest a mistyped budget be none
+                nearest = did_you_mean(name, settings)
+                terminal.warn(f"{name} is no setting, so nothing reads it.{nearest}")
         code = _asked_for(arguments)(arguments, prog_name="llmfair", standalone_mode=False)
         if code == 130 and not terminal.output.stopped:  # what Typer makes of an interrupt
             return _stopped()
@@ -147,7 +141,11 @@ def _run(arguments: list[str]) -> int:
     except LlmfairError as error:
         return terminal.fail(error)
     except TyperException as error:
-        return terminal.fail(UsageError(error.format_message(), _way_out(error)))
+        ctx: Any = getattr(error, "ctx", None)
+        way_out = "llmfair --help" if ctx is None else f"{ctx.command_path} --help-all    lists what it takes"
+        if ctx is not None and ctx.parent and hasattr(ctx.command, "commands"):
+            way_out = f"{ctx.command_path} {'|'.join(ctx.command.commands)}"
+        return terminal.fail(UsageError(error.format_message(), way_out))
     except (KeyboardInterrupt, typer.Abort):
         return _stopped()
     except (SystemExit, BrokenPipeError) as leaving:  # the first is how Typer and rich take a `| head`
@@ -182,15 +180,6 @@ def _stopped() -> int:
     terminal.stopped(code)
     print("Stopped.", file=sys.stderr)
     return code
-
-
-def _way_out(error: TyperException) -> str:
-    ctx: Any = getattr(error, "ctx", None)
-    if ctx is None:
-        return "llmfair --help"
-    if ctx.parent and hasattr(ctx.command, "commands"):
-        return f"{ctx.command_path} {'|'.join(ctx.command.commands)}"
-    return f"{ctx.command_path} --help-all    lists what it takes"
 
 
 def main() -> NoReturn:

@@ -291,7 +291,7 @@ class Transfer(terminal.Line):
     def step(self, name: str, total: int | None, done: int = 0) -> None:
         self.over()
         self.name, self.total, self.bytes = name, total or 0, done
-        self.looks.clear()
+        self.first = None
         self.rate(done)
 
     def advance(self, count: int) -> None:

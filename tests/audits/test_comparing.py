@@ -293,7 +293,7 @@ def test_odds_that_one_run_lacks_are_named_with_the_reason() -> None:
         (row,) = (row for row in found["rows"] if row["measure"] == "PreferenceOdds")
         assert row["change"] is None and row["reason"] and found["verdict"]["status"] == "not assessable"
         assert row["reason_of"] == ["fake:biased,listwise=-60"]
-        assert ": not assessable: " in llmfair("compare", *runs).out
+        assert llmfair("compare", *runs).out.startswith("VERDICT  not assessable: ")
         assert "(fake:biased,listwise=-60)" in found["verdict"]["sentence"].partition(": ")[2]
 
 

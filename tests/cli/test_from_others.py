@@ -233,7 +233,6 @@ def counted(name: str, value: float) -> Callable[[], object]:
         (lambda: Path("run/mitigation/results.json").write_text("{}"), 2, "mitigation/results.json: files: is missing"),
         (lambda: Path("run/report.html").symlink_to("nowhere"), 1, "report.html is a link, which may lead elsewhere"),
         (counted("journal_answers", -5), 2, "Expected `int` >= 0 - at `$.journal_answers`"),
-        (counted("planned_calls", float("nan")), 2, "manifest.json: "),
         (counted("cost", -0.5), 2, "Expected `float` >= 0"),
     ],
 )  # fmt: skip

@@ -225,7 +225,6 @@ def _further(
     counted: dict[str, int] = manifest["stage_answers"]
     path, given = folder.journal_of(stage.name), counted.get(stage.name, 0)
     with closing(_journal(path, folder, stage.backend.identity, given)) as journal:
-        manifest["stage_lines_skipped"][stage.name] = journal.skipped
         try:
             with shared_answers(design, stage.backend) as cache:
                 answered = ask(
@@ -415,13 +414,11 @@ def session(
             "settings": dict(identity),
             "versions": versions(),
             "journal_answers": len(journal),
-            "journal_lines_skipped": journal.skipped,
             "invocations": [*folder.invocations(), invocation],
             **facts,
         }
         if "stages" in facts:
             manifest["stage_answers"] = dict(earlier.stage_answers) if earlier else {}
-            manifest["stage_lines_skipped"] = {}
         folder.write_json("manifest.json", manifest)
         try:
             try:
