@@ -6,14 +6,14 @@ three-way intervals, from the verdicts to the rows; beside a plain Python loop o
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from math import sqrt
 
 import numpy as np
 
+from benchmarks.commands import best
 from llmfair.audits.aggregates import summarise
 from llmfair.audits.pairwise.design import MEASURED
 from llmfair.metrics.base import measure_all
@@ -76,15 +76,6 @@ def looped(verdicts: Sequence[tuple[PairVerdict, ...]]) -> tuple[float, float]:
                 singles.append(squares)
             variance += squares if size % 2 else -squares
     return over / under, sqrt(max(variance, *singles))
-
-
-def best(work: Callable[[], object]) -> float:
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)
 
 
 def main() -> None:

@@ -7,11 +7,10 @@ and 50 irrelevant documents a side), beside a plain Python loop of it, and sign 
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.commands import best
 from llmfair.stats.significance import LabelledItems, permutations, sign_flip, stratum_means
 
 DRAWS, LOOPED = 9_999, 50
@@ -57,15 +56,6 @@ def looped(queries: list[LabelledItems], draws: int, seed: int) -> float:
 
     observed = abs(statistic(shuffled=False))
     return (1 + sum(abs(statistic(shuffled=True)) >= observed - 1e-12 for _ in range(draws))) / (draws + 1)
-
-
-def best(work: Callable[[], object]) -> float:
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)
 
 
 def main() -> None:
