@@ -27,7 +27,7 @@ from llmfair.io.files import plain
 from llmfair.nouns import Conclusion
 from llmfair.results import Reach
 from llmfair.settings.commands import ScoreSettings
-from tests.cli.command import Outcome, Snapshot, kept, llmfair, ran, table, transcript
+from tests.cli.command import Outcome, Snapshot, kept, llmfair, ran, refuses, table, transcript
 from tests.finished import audit
 from tests.folders import balanced, unequally_relevant, write, write_folder
 from tests.report.reading import read
@@ -122,8 +122,8 @@ def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
     found = llmfair(*both, "--require", "P@1:b.run>=0.6", "--require", "P@1>=0.1", "--json")
     assert found.code == 4 and found.json["error"]["message"] == "P@1 (b.run) 0.500 is below 0.6"
     assert [entry["run"] for entry in found.json["requirements"]] == ["my.run", "b.run", "b.run"]
-    refused((*both, "--require", "P@1:c>=0.6"), "no condition 'c'.")
-    refused((*both, "--require", "P@1"), "--require 'P@1' has no bound.")
+    refuses("no condition 'c'.", *both, "--require", "P@1:c>=0.6")
+    refuses("--require 'P@1' has no bound.", *both, "--require", "P@1")
 
 
 LISTS = ("listwise", "--conditions", "neutral", "--orders", "2")
@@ -161,16 +161,8 @@ def test_run_folders_have_the_gates_of_their_audits() -> None:
 )  # fmt: skip
 def test_wrong_usage(arguments: tuple[str, ...], message: str) -> None:
     Path("unknown.tsv").write_text("f1\tgender\t@UNKNOWN\n")
-    refused(arguments, message)
-
-
-def refused(arguments: tuple[str, ...], message: str) -> None:
-    found = llmfair(*arguments)
-    assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("Error: ") and message in found.err and "Traceback" not in found.err
-    assert found.err.splitlines()[-1].startswith("  "), "an indented hint"
-    document = llmfair(*arguments, "--json").json
-    assert document["exit_code"] == 2 and message in document["error"]["message"]
+    refuses(message, *arguments)
+    assert message in llmfair(*arguments, "--json").json["error"]["message"]
 
 
 def test_a_run_whose_scores_are_its_ranks_is_measured_and_warned_of() -> None:

@@ -18,7 +18,7 @@ from llmfair.audits.gates import read_gates
 from llmfair.audits.label_error import judged_of, odds_with
 from llmfair.audits.lists import NOT_JUDGED, bucket, drawn_of, load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.measure import ODDS, HowRanked, WindowShare, look, outcome_of, share
-from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, plan_of, tokens_of
+from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, tokens_of
 from llmfair.audits.listwise.results import INITIAL, OF_RANKINGS, ListwiseFacts, of_stratum
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
 from llmfair.audits.listwise.simulate import Items, items_of
@@ -27,7 +27,7 @@ from llmfair.audits.subject import Subject, backend_args
 from llmfair.backends.base import Backend, NoBackend
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.io.files import encode
+from llmfair.io.files import encode, plain
 from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.preference import shared_strata
@@ -378,7 +378,13 @@ class ListwiseDesign(Design[Ranked]):
         return {**super().planned(), "reach": self.reach}
 
     def plan(self, models: int) -> dict[str, Any]:
-        return plan_of(self)
+        protected = [items.sizes[1] for items in self.lists]
+        return {
+            **plain(self.facts()),
+            "protected": [min(protected), max(protected)],
+            "longest_chain": self.longest,
+            "reach": plain(self.reach),
+        }
 
     def tokens(self) -> tuple[int, int]:
         return tokens_of(self)

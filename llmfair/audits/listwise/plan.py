@@ -32,7 +32,6 @@ from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 from llmfair.audits.listwise.simulate import Floats, Items, Noise, draw, rank_played
 from llmfair.audits.plan import BLOCK, share
 from llmfair.errors import UsageError
-from llmfair.io.files import plain
 from llmfair.metrics.base import QueryComparisons, Value
 from llmfair.metrics.preference import strata_of
 from llmfair.nouns import Chat, Completion, Finish, Labels, Permutation, Scores, Steps, Unanswered, drive
@@ -88,17 +87,6 @@ def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
 
 MOST_RENDERED = 20_000
 """About how many prompts are written out to tell how long all are."""
-
-
-def plan_of(design: ListwiseDesign) -> dict[str, Any]:
-    """Chains, windows and reach of an audit."""
-    protected = [items.sizes[1] for items in design.lists]
-    return {
-        **plain(design.facts()),
-        "protected": [min(protected), max(protected)],
-        "longest_chain": design.longest,
-        "reach": plain(design.reach),
-    }
 
 
 def beside(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
