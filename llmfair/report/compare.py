@@ -30,7 +30,7 @@ from llmfair.report.figures import (
 from llmfair.report.groups import about
 from llmfair.report.page import Page, Source, missing_of, plain_page, queries_table, warnings_of
 from llmfair.report.phrases import few_queries, reasons
-from llmfair.report.plots import Plot, Point, palette, utility_and_ratio
+from llmfair.report.plots import Plot, Point, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import CLOSER, crosses, way_of
@@ -291,7 +291,6 @@ def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
     """Utility and exposure of measured runs, and the headline of each against the band."""
     rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
     named = named_conditions(results)
-    looks = palette([name for *_, name in named])
     concluded = {finding.measure for run in results.runs for finding in run.findings.values()}
     others = [name for name in results.measures if name not in concluded]
     across, up = utility_of(others, measures) or "", ratio_of(others, measures) or ""
@@ -304,7 +303,7 @@ def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
         utility, ratio = (value_of(figures.get((measure, condition))) for measure in (across, up))
         ratio = on_log(ratio)
         if utility and ratio:
-            points.append((name, utility, ratio, looks[name], name))
+            points.append((name, utility, ratio))
         if finding := run.findings.get(condition):
             headlines.append(spoken_of(finding, name, condition, figures))
     if points:

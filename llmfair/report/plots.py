@@ -359,8 +359,8 @@ def point(axes: Axes, x: Value, y: Value, says: str, color: str = INK, width: fl
 
 PLANE = 230
 """The height of its axis."""
-Point = tuple[str, Value, Value, Look, str | None]
-"""A name, its utility, its ratio, how it looks, and its name in the legend, if it stands there."""
+Point = tuple[str, Value, Value]
+"""A name, its utility and its ratio."""
 
 
 def _plane(
@@ -372,17 +372,18 @@ def _plane(
     hollow: Collection[int] = (),
 ) -> Plot:
     """A figure of this name, title and sentence; `line` joins points by their places, `hollow` are some."""
-    legend = [label for *_, label in points if label is not None]
+    legend = [name for name, *_ in points]
+    looks = palette(legend)
 
     def draw(axes: Axes) -> None:
         if line:
             axes.plot([points[p][1].value for p in line], [points[p][2].value for p in line], **JOINED)
-        for place, (of, utility, ratio, look, label) in enumerate(points):
-            fill = PAPER if place in hollow else look.color
-            point(axes, utility, ratio, f"{of}: {names[0]} {utility}, {names[1]} {ratio}", look.color, 1.4,
-                   marker=look.mark, markersize=8, markeredgewidth=1.6, markerfacecolor=fill,
-                   label=None if label is None else folded(label, LEGEND))  # fmt: skip
-        ends = [end for _, _, ratio, *_ in points for end in ratio.ends()] + [*(shaded or ())]
+        for place, (of, utility, ratio) in enumerate(points):
+            fill = PAPER if place in hollow else looks[of].color
+            point(axes, utility, ratio, f"{of}: {names[0]} {utility}, {names[1]} {ratio}", looks[of].color, 1.4,
+                   marker=looks[of].mark, markersize=8, markeredgewidth=1.6, markerfacecolor=fill,
+                   label=folded(of, LEGEND))  # fmt: skip
+        ends = [end for *_, ratio in points for end in ratio.ends()] + [*(shaded or ())]
         if shaded is not None:
             axes.axhspan(*shaded, **BAND)
         ratio_axis(axes, min(ends), max(ends), PLANE, shaded, "y")
@@ -415,10 +416,7 @@ def front_plot(
 
     The front joins those with no other remedy better in both.
     """
-    looks = palette([title for title, *_ in remedies])
-    points: list[Point] = [
-        (title, utility, odds, looks[title], title) for title, utility, odds, _ in remedies
-    ]
+    points = [(title, utility, odds) for title, utility, odds, _ in remedies]
     front = [place for place, (*_, on_front) in enumerate(remedies) if on_front]
     front.sort(key=lambda place: abs(log(points[place][2].value)))
     sentence = (

@@ -35,7 +35,7 @@ PLOTS = [
     stacked_answers([("relevant", SHARES), ("irrelevant", SHARES)], WORDS),
     ratios([(f"org/a-model-of-a-long-name-{i}", None, Value(0.8, 0.5, 1.3)) for i in range(9)], "odds", None, "Odds"),
     utility_and_ratio(
-        [(a, Value(0.5 + i / 10, 0.4, 0.8), Value(0.7 + i / 5, 0.6, None), LOOKS[a], a) for i, a in enumerate(ARMS)],
+        [(a, Value(0.5 + i / 10, 0.4, 0.8), Value(0.7 + i / 5, 0.6, None)) for i, a in enumerate(ARMS)],
         "P@20", "ExpRatio", (0.5, 1.9),
     ),
     ratios([("relevant", None, Value(0.8, 0.5, 1.3)), ("irrelevant", None, None)], "odds", (0.8, 1.25), "Odds"),
@@ -142,7 +142,7 @@ def test_groups_are_told_apart_without_colour() -> None:
 @pytest.mark.parametrize("long", [3, 9, 20, 60])
 def test_legends_stay_within_the_figure(long: int) -> None:
     names = [f"{i}{'n' * long}" for i in range(8)]
-    points = [(name, Value(0.5), Value(1.0), palette(names)[name], name) for name in names]
+    points = [(name, Value(0.5), Value(1.0)) for name in names]
     text = inline_svg(utility_and_ratio(points, "P@20", "ExpRatio", None))
     ends = [
         float(x) + 8.3 * len(label)

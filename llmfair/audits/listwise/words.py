@@ -50,7 +50,7 @@ from llmfair.report.groups import (
     named,
 )
 from llmfair.report.plan import Record
-from llmfair.report.plots import Plot, Point, palette, utility_and_ratio
+from llmfair.report.plots import Plot, Point, utility_and_ratio
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
@@ -510,7 +510,6 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
     cells = results.by_key()
     conditions = [name for name in results.design.conditions if results.chains[name].ranked]
     names = {condition: TITLES.get(condition, condition) for condition in (*conditions, INITIAL)}
-    looks = palette([*names.values()])
     across, up = utility_of(results.shown, declared) or "", ratio_of(results.shown, declared) or ""
     points = list[Point]()
     for condition, name in names.items() if across and up else ():
@@ -518,7 +517,7 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
         # of the input there is nothing to control for
         ratio = on_log(value_of(cells.get((up, condition)) or cells.get((plain_name(up), condition))))
         if utility and ratio:
-            points.append((name, utility, ratio, looks[name], name))
+            points.append((name, utility, ratio))
     if points:
         of = results.reach.get(plain_name(up), Reach())
         reach = None if of.low is None or of.high is None else (of.low, of.high)
