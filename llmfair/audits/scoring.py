@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import structs
@@ -251,8 +250,8 @@ def facts_of(
     shown: Sequence[str],
     conditions: Mapping[str, ScoreFacts],
     columns: Sequence[Column],
-    findings: Mapping[str, Finding] = MappingProxyType({}),
-    family: int = 0,
+    findings: Mapping[str, Finding],
+    family: int,
 ) -> ScoredRun:
     """What results.json says of a run folder that was measured again."""
     return ScoredRun(

@@ -507,9 +507,7 @@ NUMBER_WIDTH = 36
 """About what the number of a part takes, in the units of the drawing."""
 
 
-def stacked_answers(
-    rows: Sequence[tuple[str, Shares]], words: Mapping[str, str], name: str = "answers"
-) -> Plot:
+def stacked_answers(rows: Sequence[tuple[str, Shares]], words: Mapping[str, str]) -> Plot:
     """`rows` gives the shares of cells by relevance stratum, or by model and stratum."""
     names = [folded(of) for of, _ in rows]
     widths = {
@@ -550,7 +548,9 @@ def stacked_answers(
         f"What pairs came to, asked in both orders: the {sides[0]} or the {sides[1]} item preferred in both, or "
         "an answer that flips with the order."
     )
-    return Plot(name, "Answers on pairs", sentence, draw, 118 + 1.2 * rows_height([of for of, _ in rows]))
+    return Plot(
+        "answers", "Answers on pairs", sentence, draw, 118 + 1.2 * rows_height([of for of, _ in rows])
+    )
 
 
 # One figure over another, as lines. And single values by heading.
