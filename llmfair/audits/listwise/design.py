@@ -11,12 +11,13 @@ from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from llmfair.asking.dispatch import Program
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
 from llmfair.audits.label_error import judged_of, odds_with
-from llmfair.audits.lists import NOT_JUDGED, bucket, drawn_of, load_lists, selected_queries, with_prompt
+from llmfair.audits.lists import NOT_JUDGED, bucket, load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.measure import ODDS, HowRanked, WindowShare, look, outcome_of, share
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, tokens_of
 from llmfair.audits.listwise.results import INITIAL, OF_RANKINGS, ListwiseFacts, of_stratum
@@ -255,26 +256,18 @@ class ListwiseDesign(Design[Ranked]):
         for n in {len(orders[0].documents) for orders in self.orders.values()}:
             if (windows := self.ranker.one_pass(n)) is not None:
                 unranked.update(never_ranked(windows, n, 0, settings.depth))
+        shared = structs.asdict(super().facts()) | {"factors": None} | self.ordered_by()
+        shared |= {name: getattr(settings, name) for name in ("label_error", "initial", "orders", "repeats")}
         return ListwiseFacts(
-            preset=settings.preset_name(),
-            queries=len(self.queries),
-            label_error=settings.label_error,
+            **shared,
             left_out=lists.get("left_out", {}),
             shrunk=lists.get("shrunk", {}),
             candidates=(min(sizes), max(sizes)),
-            drawn=drawn_of(self.dataset, settings),
-            conditions=[condition.name for condition in self.prompts],
-            initial=settings.initial,
-            orders=settings.orders,
-            repeats=settings.repeats,
-            **self.ordered_by(),
             prompt_sha256=self.prompt.sha256 if prompted else None,
             constrained=settings.constrain if prompted else None,
             at_most=True if prompted and not self.exact else None,
             chains=len(self.queries) * self.chains_per_query,
-            calls=self.calls,
             never_ranked=sorted(unranked),
-            seed=settings.seed,
         )
 
     def ordered_by(self) -> dict[str, Any]:
