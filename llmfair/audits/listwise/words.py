@@ -435,12 +435,20 @@ class ListwiseWords(VerdictWords):
         return f"{self.where(case)}{says}, outside {case.band}"
 
     def parity(self, case: Case) -> str:
-        """With the odds of relevant items, which count most and are fewest."""
-        figure = case.facts.figures.get((of_stratum(case.finding.measure, "relevant"), case.key))
-        relevant = (
-            f"of relevant items alone {phrases.interval_text(figure, case.facts.band)}" if figure else ""
-        )
-        return "; ".join(filter(None, (super().parity(case), relevant, _useful(case))))
+        """With the odds of relevant items, which count most and are fewest, and how well the ranker does its job."""
+        parts, useful = [super().parity(case)], _finding(case).useful
+        if figure := case.facts.figures.get((of_stratum(case.finding.measure, "relevant"), case.key)):
+            parts.append(f"of relevant items alone {phrases.interval_text(figure, case.facts.band)}")
+        if useful is not None and useful.low is not None:
+            utility = Figure(useful.value, useful.low, useful.high, useful.n, None, None, None, None)
+            interval = f"{phrases.interval_text(utility, (useful.chance,))} (99.9 % CI)"
+            text = f"{useful.measure} lies {interval} above that of {useful.against}"
+            if useful.chance:
+                text = (
+                    f"the more relevant of two items is put ahead at odds of {interval}, where chance has 1"
+                )
+            parts.append(text)
+        return "; ".join(parts)
 
     def caution(self, case: Case) -> str:
         finding = _finding(case)
@@ -466,21 +474,6 @@ class ListwiseWords(VerdictWords):
 
 def _finding(case: Case) -> ListwiseFinding:
     return cast(ListwiseFinding, case.finding)
-
-
-def _useful(case: Case) -> str:
-    """What says that the ranker does its job: how much better it orders by relevance than what it is held against."""
-    useful = _finding(case).useful
-    if useful is None or useful.low is None:
-        return ""
-    figure = Figure(useful.value, useful.low, useful.high, useful.n, None, None, None, None)
-    interval = f"{phrases.interval_text(figure, (useful.chance,))} (99.9 % CI)"
-    if useful.chance:
-        return (
-            f"the more relevant of two items is put ahead at odds of {interval}, where chance has "
-            f"{useful.chance:g}"
-        )
-    return f"{useful.measure} lies {interval} above that of {useful.against}"
 
 
 # The answers of a run folder.

@@ -172,7 +172,15 @@ def check_run(run: RunDir) -> dict[str, Any]:
             case "other":
                 problems.append(f"{name} does not follow from the journal's answers")
     problems += [f"{link.relative_to(run.path)} is {A_LINK}" for link in run.links()]
-    problems += _edited(run.path / MITIGATION)
+    remedies = run.path / MITIGATION
+    if remedies.is_dir() and not remedies.is_symlink():
+        digests = read_document(remedies / "results.json", _Remedies).files
+        for name in sorted(
+            {str(path.relative_to(remedies)) for path in remedies.glob("rankings/*")} | digests.keys()
+        ):
+            path = remedies / name
+            if name not in digests or not path.is_file() or files.sha256(path) != digests[name]:
+                problems.append(f"{MITIGATION}/{name} is not what llmfair mitigate wrote")
     notes = [f"compared to {DIGITS} digits: {', '.join(rounded)}"] if rounded else []
     return {"answers": answers, "problems": problems, "notes": notes}
 
@@ -233,18 +241,6 @@ class _Remedies:
     """results.json of `llmfair mitigate`, as far as it says what else is there."""
 
     files: Mapping[str, str]
-
-
-def _edited(folder: Path) -> Iterator[str]:
-    """What of the folder of `llmfair mitigate` is not as its results.json has it. Raises UsageError."""
-    if folder.is_symlink() or not folder.is_dir():
-        return
-    digests = read_document(folder / "results.json", _Remedies).files
-    there = {str(path.relative_to(folder)) for path in folder.glob("rankings/*")}
-    for name in sorted(there | digests.keys()):
-        path = folder / name
-        if name not in digests or not path.is_file() or files.sha256(path) != digests[name]:
-            yield f"{folder.name}/{name} is not what llmfair mitigate wrote"
 
 
 def holds(path: Path, contents: Contents) -> Literal["same", "rounded", "other"] | None:
