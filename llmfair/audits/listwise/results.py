@@ -128,11 +128,13 @@ class Excess(JsonObject, frozen=True):
     high: float | None
     n: Count
 
-    def excludes_parity(self, below: bool) -> bool:
-        """Whether the whole interval is below 1, or above it."""
-        if self.low is None or self.high is None:
-            return False
-        return self.high < 1 if below else self.low > 1
+    def less(self, below: bool) -> list[float]:
+        """By how many % the group at a disadvantage (the protected one, if `below`) gets less exposure than the other,
+        at most and at least; nothing where the interval holds parity, or lies on its other side."""
+        if self.low is None or self.high is None or not (self.high < 1 if below else self.low > 1):
+            return []
+        shares = (self.value, self.low, self.high) if below else (1 / self.value, 1 / self.high, 1 / self.low)
+        return [100 * (1 - share) for share in shares]
 
 
 class PermutationResult(JsonObject, frozen=True, kw_only=True):

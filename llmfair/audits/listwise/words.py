@@ -101,14 +101,12 @@ def conclusion(finding: ListwiseFinding, figure: Figure | None, band: Band, word
     odds = finding.by_stratum[finding.decisive]
     less = odds.bound == "at most" if odds.value is None else odds.value < 1
     text = f"{label} {f'below {low:g}' if less else f'above {high:g}'}"
-    excess = None if whose else finding.excess
-    if excess is None or not excess.excludes_parity(less):
+    shares = [] if whose or finding.excess is None else finding.excess.less(less)
+    if not shares:
         return text
-    # the exposure of the group at a disadvantage over that of the other, as in the verdict
-    groups = (words.protected, words.unprotected) if words else ("protected", "other")
-    share, group = (excess.value, groups[0]) if less else (1 / excess.value, groups[1])
-    (percentage,) = phrases.numbers([100 * (1 - share)], (0,), 0)
-    return f"{text}: {percentage} % less exposure for {group} items"
+    protected, other = (words.protected, words.unprotected) if words else ("protected", "other")
+    (percentage,) = phrases.numbers(shares[:1], (0,), 0)
+    return f"{text}: {percentage} % less exposure for {protected if less else other} items"
 
 
 def ranks_of(about: Record) -> str:
@@ -408,11 +406,8 @@ class ListwiseWords(VerdictWords):
         if figure is None or groups is None:
             return super().disparity(case)
         (behind, ahead), level = groups, f"{case.facts.level * 100:g} % CI"
-        if excess is not None and excess.excludes_parity(protected):
-            ends = [excess.value, excess.low or 0.0, excess.high or 0.0]
-            if not protected:  # the exposure of the group at a disadvantage over that of the other
-                ends = [1 / end for end in (excess.value, excess.high or 0.0, excess.low or 0.0)]
-            less, most, least = phrases.numbers([100 * (1 - end) for end in ends], (0,), 0)
+        if excess is not None and (shares := excess.less(protected)):
+            less, most, least = phrases.numbers(shares, (0,), 0)
             says = (
                 f"{behind} items get {less} % less exposure than {ahead} ones"
                 f"{'' if finding.unjudged else ' at equal relevance'} "
