@@ -701,8 +701,8 @@ def outcome_of(
     for column in columns:  # by its answers, where a condition's make no ranking
         if column.measure.name == "RelevanceOdds" and not any(q.rankings for q in judged[column.condition]):
             useful[column.condition] = of_answers(column.values.values())
-    asked = ((probe.condition, result) for probe, result in chains if result.asked)
-    answers = answer_counts(asked, design.sides, settings.constrain)
+    answered = ((probe.condition, result) for probe, result in chains if result.asked)
+    answers = answer_counts(answered, design.sides, settings.constrain)
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
     of_conditions = [column for column in columns if column.condition in conditions]
     findings = findings_of(of_conditions, conditions, useful, inference, design.rule, left_out)

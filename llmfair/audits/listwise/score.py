@@ -150,10 +150,10 @@ def files_in(folder: Path) -> Iterator[tuple[Path, str, int, int]]:
 def of_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
-    asked = asked_of_lists(run, manifest.settings)
-    if settings.mixed not in ("drop", asked.mixed):
+    lists_asked = asked_of_lists(run, manifest.settings)
+    if settings.mixed not in ("drop", lists_asked.mixed):
         raise UsageError(
-            f"{path} was audited with --mixed {asked.mixed}, which its lists and groups follow.",
+            f"{path} was audited with --mixed {lists_asked.mixed}, which its lists and groups follow.",
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)
@@ -174,7 +174,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) 
                 f"under the {condition} prompt.",
                 "the command that began the run writes them again",
             )
-    attributes, audited = scoring.declared(settings), asked.attribute
+    attributes, audited = scoring.declared(settings), lists_asked.attribute
     alike = attributes.get(audited.name)
     if alike is None or alike != replace(audited, backgrounds=alike.backgrounds):
         attributes[audited.name] = audited  # declared by the dataset, in a way of its own
@@ -182,7 +182,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) 
     lists = {row.query_id: row.doc_ids for row in read_lines(path / "candidates.jsonl", CandidatesLine)}
     listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
     judgements = replace(judgements, documents={**listed, **judgements.documents})
-    attribute = attribute_of(judgements, settings.attribute or audited.name, asked.mixed)
+    attribute = attribute_of(judgements, settings.attribute or audited.name, lists_asked.mixed)
     # as metrics.csv has it: a condition's orders and repeats together, then each by itself if there are several
     together = {name: [*of_it.values()] for name, of_it in files.items() if of_it}
     alone = {name: [file] for of_it in files.values() if len(of_it) > 1 for name, file in of_it.items()}

@@ -168,25 +168,15 @@ def listwise_table(results: ListwiseResults) -> Table:
         elif finding:
             parts.append(conclusion(finding, None, results.band, results.words))
         conclusions[name] = "; ".join(parts)
-    figures = {
-        # of the input there is nothing to control for: its own figure stands in the column
-        **{
-            ((measure, ""), INITIAL): rows[plain_name(measure), INITIAL]
-            for measure in results.shown
-            if (plain_name(measure), INITIAL) in rows
-        },
-        **{
-            ((row.measure, row.group), row.condition): row
-            for row in results.of_all()
-            if row.condition in (*conditions, INITIAL)
-        },
-    }
+    # of the input there is nothing to control for: its own figure stands in the column
+    plain = [((measure, ""), INITIAL, rows.get((plain_name(measure), INITIAL))) for measure in results.shown]
+    figures = [(place, name, row) for place, name, row in plain if row is not None]
+    every = [row for row in results.of_all() if row.condition in (*conditions, INITIAL)]
+    figures += [((row.measure, row.group), row.condition, row) for row in every]
     texts = {**conclusions, INITIAL: "before the model"}
     columns: list[Column[str]] = [
         ("prompt", lambda name: TITLES.get(name, name)),
-        *figure_columns(
-            results, results.shown, ((*place, row) for place, row in figures.items()), results.verdict
-        ),
+        *figure_columns(results, results.shown, figures, results.verdict),
         ("conclusion" if results.findings else "note", texts.get),
     ]
     title = [
@@ -196,7 +186,7 @@ def listwise_table(results: ListwiseResults) -> Table:
         "no model asked" if design.prompt_sha256 is None else f"{phrases.calls_of(results)} calls",
         f"preset {design.preset}" if design.preset else "",
     ]
-    initial = [INITIAL] * any(name == INITIAL and place[0] in results.shown for place, name in figures)
+    initial = [INITIAL] * any(name == INITIAL and place[0] in results.shown for place, name, _ in figures)
     return Table.of(
         title,
         columns,
