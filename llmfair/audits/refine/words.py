@@ -126,7 +126,7 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 def refine_verdict(conclusions: Conclusions) -> RunVerdict:
     """What becomes of the objective, of AWRF and of nDCG, paired by topic."""
     finding: Any = conclusions.findings.get(FAIR_QR)
-    status = status_of(finding)
+    status, figures = status_of(finding), conclusions.figures
     if status == NOT_ASSESSABLE:
         reason = finding and finding.reason
         why = in_words(reason, finding.measure) if reason else "nothing was measured"
@@ -136,12 +136,12 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
     changes = {
         name: row
         for name in (finding.measure, finding.aimed, finding.utility)
-        if (row := conclusions.figures.get((name, compared(BASELINE)))) and row.value is not None
+        if (row := figures.get((name, compared(BASELINE)))) and row.value is not None
     }
-    beyond, figures = compared(str(finding.control)), conclusions.figures
-    texts = [
-        change_text(name, row, figures.get((name, beyond)), finding.control) for name, row in changes.items()
-    ]
+    texts = list[str]()
+    for name, row in changes.items():
+        beyond = figures.get((name, compared(str(finding.control))))
+        texts.append(change_text(name, row, beyond, finding.control))
     figure = changes.get(finding.measure) or absent_row(finding.measure, Key(FAIR_QR))
     n = figure.n or 0
     sentence = BEYOND_OPEN if status == INCONCLUSIVE and finding.nearer else SENTENCES[status]
@@ -184,22 +184,19 @@ Means = Mapping[str, Mapping[str, tuple[float, str]]]
 def paper_table(means: Means, title: str) -> Table:
     """Methods down, columns across."""
     methods = [*dict.fromkeys(name for of in means.values() for name in of)]
-    texts = {
-        head: {name: f"{value:.4f}{signs}" for name, (value, signs) in of.items()}
-        for head, of in means.items()
-    }
-    signed = "".join(signs for of in means.values() for _, signs in of.values())
-    signs = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signed)
-    better = f"better than {signs} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
-    rows = ({"method": name, **{head: of.get(name, "") for head, of in texts.items()}} for name in methods)
-    table = Table.of_texts(title, rows, "bold: the best of a column", better if signs else "")
-    strong = set[tuple[int, int]]()
+    rows, signed, strong = {name: {"method": name} for name in methods}, set[str](), set[tuple[str, str]]()
     for head, of in means.items():
         best = max((mean for mean, _ in of.values()), default=None)
-        strong |= {
-            (methods.index(name), table.header.index(head)) for name, (mean, _) in of.items() if mean == best
-        }
-    return replace(table, strong=frozenset(strong))
+        for name in methods:
+            mean, signs = of.get(name, (None, ""))
+            rows[name][head] = "" if mean is None else f"{mean:.4f}{signs}"
+            signed |= {*signs}
+            strong |= {(name, head)} if mean is not None and mean == best else set()
+    signs = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signed)
+    better = f"better than {signs} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
+    table = Table.of_texts(title, rows.values(), "bold: the best of a column", better if signs else "")
+    places = ((methods.index(name), table.header.index(head)) for name, head in strong)
+    return replace(table, strong=frozenset(places))
 
 
 def means_of_columns(results: RefineResults) -> Means:
@@ -237,22 +234,6 @@ def group_tables(group: Group) -> Iterator[Table]:
             yield paper_table(means, f"Table 1 of the paper · {about}")
         for attribute, of in results.items():
             yield from contrasts_tables(of, f" · {about}, {attribute}")
-
-
-def changes_text(results: RefineResults) -> Iterator[str]:
-    """A sentence a method, of the measures that the table shows and those that are concluded of."""
-    design, figures = results.design, results.by_key()
-    concluded_of = {*results.shown, design.objective, design.aimed, design.utility}
-    holm = f", p adjusted (Holm) over {results.family.size} tests" * bool(results.family.size)
-    for method in held_against(design.conditions):
-        texts = list[str]()
-        for measure in (measure for measure in results.measures if measure in concluded_of):
-            if (row := figures.get((measure, compared(method)))) and row.value is not None:
-                p = "" if row.p_adjusted is None else f" (p {p_text(row.p_adjusted)})"
-                texts.append(f"{measure} {row.value:+.3f}{p}")
-        how = f", paired by query, signs flipped{holm}" * (method == BASELINE)
-        if texts:
-            yield f"{FAIR_QR} less {method}{how}: {', '.join(texts)}"
 
 
 def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]:
@@ -335,7 +316,6 @@ def notes(results: RefineResults) -> Iterator[str]:
         again = f"; {replies.asked_again} asked again" * bool(replies.asked_again)
         listed = ", ".join(f"{name} {n}" for name, n in classes.items())
         yield f"{other} of {replies.replies:,} replies are not in the form asked for: {listed}{again}"
-    yield from changes_text(results)
     yield from results.remarks
     for measure, reach in results.reach.items():
         yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
