@@ -56,10 +56,8 @@ Intervals = Literal["auto", "linear-t", "boot-t"]
 
 @dataclass(frozen=True)
 class Inference:
-    """How figures of all queries are inferred from theirs.
-
-    `documents` is the median length of the lists, `bounds` those of the values.
-    """
+    """How figures of all queries are inferred from theirs. `documents` is the median length of the lists, `bounds`
+    those of the values."""
 
     level: float = 0.95
     ci: Intervals = "auto"
@@ -144,36 +142,28 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
     return rows
 
 
-def row_of(measure: str, condition: str, estimate: Estimate, group: str = "") -> Measurement:
+def row_of(measure: str, condition: str, of: Estimate, group: str = "") -> Measurement:
     """The aggregate row of an estimate."""
-    of = {name: getattr(estimate, name) for name in ("value", "low", "high", "n", "reason")}
-    return Measurement(ALL, measure, condition=condition, group=group, **of)
+    return Measurement(ALL, measure, of.value, condition, group, of.low, of.high, of.n, reason=of.reason)
 
 
 def aggregate(how: str, values: Iterable[Value], inference: Inference = Inference()) -> Estimate | None:
-    """One figure of the queries' values with its interval; None when nothing is defined.
-
-    `how` names a function that is registered as an `Aggregate`. It gets the values with what the initial orders
-    explain taken out.
-    """
+    """One figure of the queries' values with its interval; None when nothing is defined. `how` names a function that is
+    registered as an `Aggregate`. It gets the values with what the initial orders explain taken out."""
     make: Aggregate = registry.lookup("aggregate", how)
     return make(controlled(list(values)), inference)
 
 
 def undefined_counts(columns: Sequence[Column]) -> dict[str, dict[str, dict[str, int]]]:
-    """Queries without a value, `{measure: {condition: {reason: count}}}`; measures without any are left out.
-
-    A query counts once per reason, however many groups the measure speaks of.
-    """
+    """Queries without a value, `{measure: {condition: {reason: count}}}`; measures without any are left out. A query
+    counts once per reason, however many groups the measure speaks of."""
     queries: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for column in columns:
         undefined = queries.setdefault((str(column.measure), column.condition), set())
-        undefined |= {
-            (reason, query_id)
-            for query_id, value in column.values.items()
-            for number, reason in [value_of(value)]
-            if number is None and reason
-        }
+        for query_id, value in column.values.items():
+            number, reason = value_of(value)
+            if number is None and reason:
+                undefined.add((reason, query_id))
     counts: dict[str, dict[str, dict[str, int]]] = {}
     for (measure, condition), undefined in queries.items():
         if undefined:
@@ -193,17 +183,13 @@ FEWEST_RUNS = 15
 
 
 def controlled(values: Sequence[Value]) -> list[Value]:
-    """The values with what the initial orders explain of their ratios taken out, where they know those orders.
-
-    The slope is fitted over all queries, so this is no value of a single query. Over fewer than FEWEST_RUNS runs
-    in all, nothing is taken out.
-    """
-    ratios = {
-        place: ratio
-        for place, value in enumerate(values)
-        if isinstance(ratio := value.ratio if isinstance(value, Quotient) else value, Ratio)
-        and ratio.controlled
-    }
+    """The values with what the initial orders explain of their ratios taken out, where they know those orders: by a
+    slope over all queries, of FEWEST_RUNS runs at least."""
+    ratios = dict[int, Ratio]()
+    for place, value in enumerate(values):
+        ratio = value.ratio if isinstance(value, Quotient) else value
+        if isinstance(ratio, Ratio) and ratio.controlled:
+            ratios[place] = ratio
     if sum(len(ratio.controlled) for ratio in ratios.values()) < FEWEST_RUNS:
         return list(values)
     sides = []
@@ -223,19 +209,15 @@ def controlled(values: Sequence[Value]) -> list[Value]:
 @register("aggregate", "mean-of-products")
 def _mean(values: Sequence[Value], inference: Inference) -> Estimate | None:
     """The mean of the defined queries."""
-    defined = _defined(values)
+    defined = [number for value in values if (number := value_of(value)[0]) is not None]
     return intervals.mean(defined, inference.level, inference.bounds) if defined else None
 
 
 @register("aggregate", "geometric")
 def _geometric(values: Sequence[Value], inference: Inference) -> Estimate | None:
     """The geometric mean of the defined queries."""
-    defined = _defined(values)
+    defined = [number for value in values if (number := value_of(value)[0]) is not None]
     return intervals.geometric_mean(defined, inference.level) if defined else None
-
-
-def _defined(values: Iterable[Value]) -> list[float]:
-    return [number for value in values if (number := value_of(value)[0]) is not None]
 
 
 @register("aggregate", "product-of-means")
@@ -334,7 +316,7 @@ Bound = Literal["at most", "at least"]
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Odds with their interval, how many comparisons are behind them, and what they were estimated from.
+    """Odds with their interval, and what they were estimated from.
 
     `bound`: the odds are at most, or at least, what the estimate says, since slots or groups decide every outcome;
     `slots_decide`: slots alone do, so that no preference for items shows. `tied`: the share of comparisons, each
@@ -362,9 +344,8 @@ class Preference:
 def preference(values: Iterable[Value], level: float = 0.95) -> Preference | None:
     """The odds that the first of two items is put ahead, over queries; None without any comparison.
 
-    Where outcomes are separated no finite odds are the likeliest, and there is a bound. If one side is always
-    ahead, odds beyond which that is too unlikely. Else slots decide, and the odds that leave them out are nearer
-    to 1 than those of items in equal slots.
+    Where outcomes are separated there is a bound: if one side is always ahead, odds beyond which that is too unlikely;
+    else slots decide, and the odds that leave them out are nearer to 1 than those of items in equal slots.
     """
     compared = _compared(values)
     return _preference(compared, level) if compared else None
@@ -443,16 +424,13 @@ def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None
 
 
 def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
-    """Each query's part of the odds: e to its jackknife pseudo-value, whose mean over queries is near ln odds.
-
-    They pair what two runs or prompts make of the same queries. Where slots decide, of the odds that leave them out, as
-    `preference` has them. Empty where there are no finite odds.
-    """
-    compared = {
-        query_id: value
+    """Each query's part of the odds: e to its jackknife pseudo-value, whose mean over queries is near ln odds; {} where
+    there are no finite odds. Where slots decide, of the odds that leave them out, as `preference` has them."""
+    compared = [
+        query_id
         for query_id, value in values.items()
         if isinstance(value, QueryComparisons) and value.outcomes.of(value.stratum).any()
-    }
+    ]
     odds = preference(values.values())
     if odds is None or odds.figure.fit is None or len(odds.figure.fit.changes) != len(compared):
         return {}
@@ -473,11 +451,10 @@ def preference_change(
     None where either has no finite odds, or no query is in both.
     """
     numbers, figures = dict[str, int](), list[Figure]()
-    shared = sorted(
-        query_id
-        for query_id in one.keys() & other.keys()
-        if all(isinstance(each[query_id], QueryComparisons) for each in (one, other))
+    both = (
+        {of for of, value in each.items() if isinstance(value, QueryComparisons)} for each in (one, other)
     )
+    shared = sorted(set.intersection(*both))
     for values in (one, other):
         compared = _compared(values[query_id] for query_id in shared)
         if not compared:

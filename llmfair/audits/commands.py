@@ -20,11 +20,8 @@ from llmfair.settings.commands import AuditSettings, ScoreSettings
 
 REPRODUCES = ("Data", "Model", "Prompt", "Sampling", "Statistics")
 """Panels of flags that can change what is asked or concluded; the others say where, how fast and at what price."""
-PLANNED = ("Data", "Prompt")
-"""Panels of flags that say what is asked, whoever answers."""
 TRAINABLE = ("hf", "vllm")
 """Backends whose models an adapter can be trained for."""
-PROMPTS_OF_SCORERS = ("scores", "pairwise-scores")
 SHARED_WITH_TRAINING = (
     "dataset", "attribute", "mixed", "seed", "candidates", "buckets", "relevant", "min_relevant", "allow_missing",
     "columns", "attributes", "groups", "run", "input", "words", "grades", "prompt", "system",
@@ -56,22 +53,25 @@ def settings_of(run: RunDir, manifest: Manifest) -> AuditSettings | None:
 
 
 def command_of(task: str, settings: AuditSettings, label: str) -> str:
-    """The command line that asks the same again, wherever it writes; without what may be a password.
-
-    `label` says who was asked, as results name it: a model's spec, and the folder of an adapter that answered.
-    """
+    """The command line that asks the same again, wherever it writes; without what may be a password. `label` says who
+    was asked, as results name it: a model's spec, and the folder of an adapter that answered."""
     whom = ("model", "adapter", "adapter_only")
     flags = settings.as_flags(name for name in _asked(settings, REPRODUCES) if name not in whom)
     model, _, adapter = label.partition(" + ")
     asked = ["-m", model, *(["--adapter", adapter, "--adapter-only"] if adapter else [])]
-    return SECRET.sub("//", " ".join(filter(None, ["llmfair", task, *map(shlex.quote, asked), flags])))
+    return SECRET.sub("//", line("llmfair", task, *map(shlex.quote, asked), flags))
+
+
+def line(*words: str) -> str:
+    """A command line of the words that are there."""
+    return " ".join(filter(None, words))
 
 
 def _asked(settings: AuditSettings, panels: Collection[str]) -> list[str]:
     """The settings of these panels; no prompt where the only one is that of whoever scores lists."""
-    names = [item.name for item in fields(settings) if item.metadata["panel"] in panels]
-    unsaid = {"prompt"} if getattr(settings, "prompt", None) in PROMPTS_OF_SCORERS else set()
-    return [name for name in names if name not in unsaid]
+    unsaid = getattr(settings, "prompt", None) in ("scores", "pairwise-scores")
+    names = (item.name for item in fields(settings) if item.metadata["panel"] in panels)
+    return [name for name in names if not (unsaid and name == "prompt")]
 
 
 def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict[str, str]:
@@ -84,14 +84,12 @@ def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict
     if label.startswith(f"{GIVEN}:") or Subject(label).ranks:
         return ways
     for reason, changes in {**WAYS, **settings.ways()}.items():
-        if not changes.keys() <= names or ("input" in changes and not texts):
-            continue
-        other = replace(settings, **changes)
-        if changes and other == settings:
-            continue
-        with suppress(UsageError):  # settings that do not go together
-            other.check()
-            ways[reason] = command_of(task, other, label)
+        if changes.keys() <= names and (texts or "input" not in changes):
+            other = replace(settings, **changes)
+            with suppress(UsageError):  # settings that do not go together
+                other.check()
+                if other != settings or not changes:
+                    ways[reason] = command_of(task, other, label)
     return ways
 
 
@@ -101,26 +99,23 @@ def continuing(run: RunDir) -> str | None:
     settings = settings_of(run, manifest)
     if manifest.status == "complete" or settings is None or manifest.model.startswith(f"{GIVEN}:"):
         return None
-    asked = command_of(manifest.task, settings, manifest.model), settings.as_flags(["batch"])
-    return " ".join(filter(None, [*asked, "-o", shlex.quote(str(run.path))]))
+    asked = command_of(manifest.task, settings, manifest.model)
+    return line(asked, settings.as_flags(["batch"]), "-o", shlex.quote(str(run.path)))
 
 
 def scoring_of(runs: Sequence[Path], settings: ScoreSettings) -> str:
     """The command line that measures the same again, wherever it writes."""
     flags = settings.as_flags(item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES)
-    return " ".join(filter(None, ["llmfair score", *(shlex.quote(str(run)) for run in runs), flags]))
+    return line("llmfair score", *(shlex.quote(str(run)) for run in runs), flags)
 
 
 def plan_of(task: str, settings: AuditSettings, label: str) -> str:
-    """The command line that plans the same design with all queries.
-
-    A ranker that asks no model, or scores whole lists, is named, since its plan is its own.
-    """
-    names = (name for name in _asked(settings, PLANNED) if name not in ("limit", "queries"))
-    flags = settings.as_flags([*names, "level", "band"])
-    subject = Subject(label)
-    ranker = ["-m", shlex.quote(label)] if subject.ranks or subject.scores_lists else []
-    return " ".join(filter(None, ["llmfair plan", task, *ranker, flags]))
+    """The command line that plans the same design with all queries. A ranker that asks no model, or scores whole lists,
+    is named, since its plan is its own."""
+    names = (name for name in _asked(settings, ("Data", "Prompt")) if name not in ("limit", "queries"))
+    flags, subject = settings.as_flags([*names, "level", "band"]), Subject(label)
+    ranker = ("-m", shlex.quote(label)) if subject.ranks or subject.scores_lists else ()
+    return line("llmfair plan", task, *ranker, flags)
 
 
 def training_of(task: str, settings: AuditSettings, label: str) -> str:
@@ -133,4 +128,4 @@ def training_of(task: str, settings: AuditSettings, label: str) -> str:
     if task != "pairwise" and prompt not in wordings(task):  # one of the user's own
         names -= {"prompt"}
     flags = settings.as_flags(name for name in SHARED_WITH_TRAINING if name in names)
-    return " ".join(filter(None, ["llmfair finetune-lora", flags, "-m", shlex.quote(name)]))
+    return line("llmfair finetune-lora", flags, "-m", shlex.quote(name))

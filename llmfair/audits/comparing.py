@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -26,16 +26,7 @@ from llmfair.io.text import setting_text
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.nouns import Conclusion, Key
-from llmfair.results import (
-    PARITY_OPEN,
-    Figure,
-    Reach,
-    Results,
-    RunVerdict,
-    absent_row,
-    query_figures,
-    stratum_of,
-)
+from llmfair.results import PARITY_OPEN, Figure, Reach, Results, absent_row, query_figures, stratum_of
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 from llmfair.settings.declaration import band_of, default_of
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
@@ -58,14 +49,9 @@ class ComparedRun:
     results: Any
     aside: Collection[str] = ()
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """What names the run."""
-        return self.manifest.settings
-
     def setting(self, name: str) -> Any:
         """A setting that names the run, or else one of how its answers are counted; None where it has neither."""
-        return self.settings.get(name, getattr(self.results.design, name, None))
+        return self.manifest.settings.get(name, getattr(self.results.design, name, None))
 
     @property
     def keys(self) -> list[Key]:
@@ -99,10 +85,10 @@ class ComparedRun:
 
 def headlines_of(measures: Sequence[Measure]) -> set[Measure]:
     """The figure that speaks of the sides, and the first of utility, one of the headlines before others."""
-    ratios = [measure for measure in measures if measure.definition.better == "parity"]
-    useful = [measure for measure in measures if measure.definition.better == "higher"]
-    headlines = [measure for measure in ratios if measure.definition.headline]
-    return {*headlines[:1], *sorted(useful, key=lambda measure: not measure.definition.headline)[:1]}
+    of = [(measure, measure.definition) for measure in measures]
+    headlines = [measure for measure, its in of if its.better == "parity" and its.headline]
+    useful = sorted((not its.headline, place) for place, (_, its) in enumerate(of) if its.better == "higher")
+    return {*headlines[:1], *(measures[place] for _, place in useful[:1])}
 
 
 def check_paired(chosen: Sequence[Measure] | None, paired: Collection[Measure], otherwise: str = "") -> None:
@@ -116,18 +102,18 @@ def check_paired(chosen: Sequence[Measure] | None, paired: Collection[Measure], 
 def row_of(other: ComparedRun, key: Key, measure: Measure, headlines: Collection[Measure]) -> ChangeRow:
     """The row of a measure, without any figure."""
     name, of = str(measure), measure.definition
-    stratum = stratum_of(name, key.stratum)
-    return ChangeRow(
-        other.name, key.condition, stratum, name, of.scale, of.better, measure in headlines, None, None
-    )
+    named = other.name, key.condition, stratum_of(name, key.stratum), name
+    return ChangeRow(*named, of.scale, of.better, measure in headlines, None, None)
 
 
 def with_figures(row: ChangeRow, before: Figure | Estimate, after: Figure | Estimate) -> ChangeRow:
     """The row with both runs' own figures, of those that speak of the sides with their intervals."""
-    limits = {
-        "base_low": before.low, "base_high": before.high, "other_low": after.low, "other_high": after.high,
-    }  # fmt: skip
-    return replace(row, base=before.value, other=after.value, **(limits if row.better == "parity" else {}))
+    row = replace(row, base=before.value, other=after.value)
+    if row.better != "parity":
+        return row
+    return replace(
+        row, base_low=before.low, base_high=before.high, other_low=after.low, other_high=after.high
+    )
 
 
 def changed(row: ChangeRow, change: Change) -> ChangeRow:
@@ -137,11 +123,8 @@ def changed(row: ChangeRow, change: Change) -> ChangeRow:
 
 
 def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: ComparedRun) -> ChangeRow:
-    """The row with both runs' conclusions; nothing is concluded from a run of which nothing can be said.
-
-    Nor from a headline that is but a bound; what is assessed by it stands. Figures of a ranker that is of no use are
-    figures; that it came closer to parity is another matter (`useless`).
-    """
+    """The row with both runs' conclusions; nothing is concluded from a run of which nothing can be said, nor from a
+    headline that is but a bound; what is assessed by it stands, and so do figures of a ranker of no use (`useless`)."""
     if not measure.definition.assessed_by:
         return row
     findings = [run.results.findings.get(row.key) for run in (base, other)]
@@ -164,7 +147,7 @@ def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: Compare
 def because(row: ChangeRow, reasons: Mapping[str, str | None]) -> ChangeRow:
     """The row with the first of the runs' reasons, and which runs have it."""
     reason = next(filter(None, reasons.values()), None)
-    of = tuple(name for name, its in reasons.items() if its and its == reason)
+    of = [name for name, its in reasons.items() if reason and its == reason]
     return replace(row, reason=reason, reason_of=of)
 
 
@@ -188,7 +171,6 @@ def changes_by_query(
     directed = [m for m in paired if m.definition.better and not m.definition.agreement and m.of_all_items]
     measures = chosen or directed
     headlines = headlines_of(measures)
-    level, seed = base.results.level, base.results.design.seed
     shown = [name for name in base.results.shown if name in other.results.shown]
     for measure, key in product(measures, keys):
         name, on_log_scale = as_shown(str(measure), shown), measure.definition.scale == "log"
@@ -197,14 +179,13 @@ def changes_by_query(
         if on_log_scale:
             queries = [query for query in queries if min(before[query], after[query]) > 0]
         figures = {run.name: run.figure(name, key) for run in (base, other)}
-        row = replace(row_of(other, key, measure, headlines), measure=name)
-        row = with_figures(row, *figures.values())
+        was, now = figures.values()
+        row = with_figures(replace(row_of(other, key, measure, headlines), measure=name), was, now)
         if queries:
             first, second = ([of_it[query] for query in queries] for of_it in (before, after))
             if on_log_scale:
-                was, now = figures.values()
                 first, second = at_figure(first, was.value), at_figure(second, now.value)
-            rng = np.random.default_rng(seed)
+            rng, level = np.random.default_rng(base.results.design.seed), base.results.level
             row = changed(row, change_by_query(first, second, on_log_scale, level, rng, measure.bounds))
         elif before and after:
             row = replace(row, reason="no_common_query")
@@ -230,13 +211,28 @@ ALIKE = 0.01
 def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | None = None) -> Comparison:
     """The comparison; a change within `margin`, such as 0.9..1.1, is none that matters, by default one within the band.
 
-    Raises UsageError for runs that cannot be compared, and for no such margin.
+    Runs are called by their labels or models where these differ, else by both, by strategy, or by their folders. Raises
+    UsageError for runs that cannot be compared, an incomplete one too (what it lacks is not missing by chance), and for
+    no such margin.
     """
     if len({run.path.resolve() for run in runs}) < max(2, len(runs)):
         raise UsageError("a comparison needs two runs or more, each named once.", RUNS_HINT)
-    opened = [_opened(run) for run in runs]
-    kind = kind_of(opened[0].results.task)
-    base, *others = _named(opened)
+    opened, audits = list[ComparedRun](), {kind.name: kind for kind in kinds()}
+    names = list[tuple[str, ...]]()
+    for run in runs:
+        manifest, path = run.read_manifest(), run.path
+        results: Results = results_of(run, manifest)
+        if results.task not in audits:
+            raise UsageError(f"{path} is a run of {results.task}.", f"{' and '.join(audits)} runs compare")
+        if results.status != "complete":
+            hint = f"{continuing(run) or 'the call that began it'}    completes it"
+            raise UsageError(f"{path} is incomplete.", hint)
+        opened.append(ComparedRun("", run, manifest, results, audits[results.task].measure.aside))
+        asked = " ".join(filter(None, (results.short_name, getattr(results.design, "strategy", None))))
+        names.append((results.short_name, results.named_model, asked, path.resolve().name, str(path)))
+    apart = next(each for each in zip(*names, strict=True) if len({*each}) == len(runs))
+    base, *others = [dataclasses.replace(of, name=name) for of, name in zip(opened, apart, strict=True)]
+    kind = audits[base.results.task]
     for other in others:
         for name, (differ, hint) in {**REFUSED, **kind.measure.agree}.items():
             if base.setting(name) != other.setting(name):
@@ -261,40 +257,15 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
         rows[place] = replace(rows[place], p_adjusted=p)
     shared = ("task", "dataset", "attribute", "words", "level", "band")
     compared = Comparison(
-        schema=SCHEMA,
-        status="complete",
-        **{name: getattr(base.results, name) for name in shared},
-        margin=within,
-        seed=base.results.design.seed,
-        queries=base.results.design.queries,
+        schema=SCHEMA, status="complete", **{name: getattr(base.results, name) for name in shared},
+        margin=within, seed=base.results.design.seed, queries=base.results.design.queries,
         runs=[_described(run, base, kind) for run in (base, *others)],
-        family=sum(p is not None for p in adjusted),
-        rows=rows,
-    )
-    return replace(compared, verdict=gravest(compared))
-
-
-def _opened(run: RunDir) -> ComparedRun:
-    """A run with its results. Raises UsageError for an incomplete one: what it lacks is not missing by chance."""
-    manifest, audits = run.read_manifest(), {kind.name: kind for kind in kinds()}
-    results: Results = results_of(run, manifest)
-    if results.task not in audits:
-        raise UsageError(f"{run.path} is a run of {results.task}.", f"{' and '.join(audits)} runs compare")
-    if results.status != "complete":
-        hint = f"{continuing(run) or 'the call that began it'}    completes it"
-        raise UsageError(f"{run.path} is incomplete.", hint)
-    return ComparedRun("", run, manifest, results, audits[results.task].measure.aside)
-
-
-def _named(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
-    """Called by their labels or models where these differ, else by both, by strategy, or by their folders."""
-    called = []
-    for run in runs:
-        of, path = run.results, run.run.path
-        asked = " ".join(filter(None, (of.short_name, getattr(of.design, "strategy", None))))
-        called.append((of.short_name, of.named_model, asked, path.resolve().name, str(path)))
-    names = next(names for names in zip(*called, strict=True) if len({*names}) == len(runs))
-    return [dataclasses.replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+        family=sum(p is not None for p in adjusted), rows=rows,
+    )  # fmt: skip
+    verdicts = [verdict for _, verdict in kind.words.compared(compared)]
+    statuses = [*kind.words.compared_statuses]
+    gravest = min(verdicts, key=lambda verdict: statuses.index(verdict.status), default=None)
+    return replace(compared, verdict=gravest)
 
 
 def _incomparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: Kind) -> str | None:
@@ -316,7 +287,7 @@ def _incomparable(row: ChangeRow, base: ComparedRun, other: ComparedRun, kind: K
 
 def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
     """Whether all that was asked for one run is known from the other, and answered alike."""
-    if base.settings["identity"] != other.settings["identity"]:
+    if base.setting("identity") != other.setting("identity"):
         return False
     fewer, more = sorted((base.answers, other.answers), key=len)
     return bool(fewer) and all(more.get(key) == answer for key, answer in fewer.items())
@@ -325,8 +296,8 @@ def _same_answers(base: ComparedRun, other: ComparedRun) -> bool:
 def _setting_text(name: str, run: ComparedRun) -> str:
     """One of these settings in words."""
     value = run.setting(name)
-    if name == "attribute" and isinstance(value, dict):
-        of = asked_of_lists(run.run, run.settings).attribute
+    if name == "attribute":
+        of = asked_of_lists(run.run, run.manifest.settings).attribute
         return f"{of.name}, {'+'.join(of.protected)} against {'+'.join(of.unprotected)}"
     if name == "lists_sha256":
         return f"{run.results.dataset}, {run.results.design.queries} queries, {str(value)[:6]}"
@@ -336,36 +307,31 @@ def _setting_text(name: str, run: ComparedRun) -> str:
 def unlike(key: str, before: Any, after: Any) -> tuple[str, str]:
     """Two values of a setting in words; of values by name those that differ."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        alike = {name for name in before.keys() & after.keys() if before[name] == after[name]}
-        before, after = (
-            {name: value for name, value in of.items() if name not in alike} for of in (before, after)
-        )
+        differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        before, after = ({name: of[name] for name in differ if name in of} for of in (before, after))
     return setting_text(key, before), setting_text(key, after)
 
 
 def _described(run: ComparedRun, base: ComparedRun, kind: Kind) -> ComparisonRun:
     """A run, with the settings in which it differs from the base."""
-    unused = {*base.manifest.unused, *run.manifest.unused}
-    alike = {*REFUSED, *kind.measure.agree, "identity", "queries", *unused}
+    alike = {*REFUSED, *kind.measure.agree, "identity", "queries"}
+    alike |= {*base.manifest.unused, *run.manifest.unused}
     # what is left as it is names no run
     usual = {item.name: default_of(item) for item in dataclasses.fields(kind.settings)}
-    before, after = (
-        {**usual, **each.settings, "system": each.manifest.flags.get("system")} for each in (base, run)
-    )
-    names = sorted({*base.settings, *run.settings, "system"} - alike)
-    differs = {name: (before.get(name), after.get(name)) for name in names}
+    settings = [
+        {**each.manifest.settings, "system": each.manifest.flags.get("system")} for each in (base, run)
+    ]
+    names = sorted({*chain(*settings)} - alike)
+    differs = {name: tuple(of.get(name, usual.get(name)) for of in settings) for name in names}
     return ComparisonRun(
         name=run.name,
         run=str(run.run.path),
         model=run.results.model,
-        differs={name: values for name, values in differs.items() if values[0] != values[1]},
+        differs={name: (before, after) for name, (before, after) in differs.items() if before != after},
         same_answers=run is not base and _same_answers(base, run),
         reach=run.results.reach,
         own=kind.measure.described(run, base),
     )
-
-
-# The gravest verdict, and what it refuses.
 
 
 def failed_of(compared: Comparison, fail_on: Collection[str]) -> RequirementFailed | None:
@@ -375,10 +341,3 @@ def failed_of(compared: Comparison, fail_on: Collection[str]) -> RequirementFail
     if compared.verdict is None or not refusals:
         return None
     return RequirementFailed("; ".join(refusals), compared.verdict.next)
-
-
-def gravest(compared: Comparison) -> RunVerdict | None:
-    """The gravest verdict of all runs, the first of several; None without a headline."""
-    words = kind_of(compared.task).words
-    verdicts = [verdict for _, verdict in words.compared(compared)]
-    return min(verdicts, key=lambda verdict: words.compared_statuses.index(verdict.status), default=None)

@@ -17,6 +17,7 @@ from msgspec import structs
 
 import llmfair
 from llmfair import registry
+from llmfair import results as typed
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
@@ -32,72 +33,28 @@ from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_a
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.prompts import Prompt
-from llmfair.results import (
-    AnswerCounts,
-    Conclusions,
-    Count,
-    DesignFacts,
-    Family,
-    Finding,
-    PlainResults,
-    ProbeAnswers,
-    ProbeCounts,
-    Reach,
-    Results,
-    Words,
-    as_readable,
-    lines_of,
-    rows_of,
-)
+from llmfair.results import PlainResults, Results
 from llmfair.rundir import Contents, csv_lines, with_factors
 from llmfair.settings.commands import AuditSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 
-# What is compared within an audit, whatever its kind.
-
 
 @dataclass(frozen=True)
 class Condition:
-    """What is compared within an audit: a prompt, a stratum of pairs, a retriever and its temperature.
-
-    `name` stands in tables and gates; each of `factors` has a column of its own in the CSV files.
-    """
+    """What is compared within an audit: a prompt, a stratum of pairs, a retriever and its temperature; each of
+    `factors` has a column of its own in the CSV files."""
 
     name: str
     factors: Mapping[str, Any] = field(default_factory=dict)
 
 
-# What was asked about in words: `texts.jsonl` of a run folder, so that a report needs no dataset.
-
-
-TEXTS = "texts.jsonl"
-
-
-def texts_lines(queries: Iterable[Query], documents: Iterable[Document]) -> Iterator[str]:
-    """A line a query, then one a document, each once and in the order of ids."""
-    texts = {query.query_id: query.text for query in queries}
-    titles = {document.doc_id: document.title for document in documents}
-    rows = [{"query_id": query_id, "text": text} for query_id, text in sorted(texts.items())]
-    rows += [{"doc_id": doc_id, "title": title} for doc_id, title in sorted(titles.items())]
-    return (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def read_texts(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """The queries' texts by query_id and the titles by doc_id of a run folder. Raises UsageError naming the field."""
-    lines = [*read_lines(folder / TEXTS, dict[str, str])]
-    queries = {line["query_id"]: line.get("text", "") for line in lines if "query_id" in line}
-    return queries, {line["doc_id"]: line.get("title", "") for line in lines if "doc_id" in line}
-
-
-# A further part of an audit: what is asked once the programs before it have their results.
-
-
 @dataclass(frozen=True)
 class Stage:
-    """Programs made from the results before them, with a model and a journal (`NAME.jsonl`) of their own.
+    """A further part of an audit: programs made from the results before them, with a model and a journal (`NAME.jsonl`)
+    of their own. `said`: what a run says of it, by all results.
 
-    The model is made when it is wanted: a run is replayed without it. `said`: what a run says of it, by all results.
+    The model is made when it is wanted: a run is replayed without it.
     """
 
     name: str
@@ -114,9 +71,8 @@ class Stage:
 T = TypeVar("T")
 R = TypeVar("R", bound=Results)
 CHARACTERS_PER_TOKEN = 4
-FAILURE_COLUMNS = ("probe", "class", "message", "hint")
+TEXTS, RESULTS = "texts.jsonl", "results.json"
 NOBODY = Subject("")
-RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
@@ -134,10 +90,8 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Design(ABC, Generic[T]):
-    """An audit made but not begun: what it asks, and what the answers come to; T is what one program returns.
-
-    `shown` are the measures of the table, `measures` all that are computed.
-    """
+    """An audit made but not begun: what it asks, and what the answers come to; T is what one program returns. `shown`
+    are the measures of the table, `measures` all that are computed."""
 
     task: ClassVar[str]
     settings: AuditSettings
@@ -194,12 +148,11 @@ class Design(ABC, Generic[T]):
         """Programs as they come, their names in `taken`. Raises LlmfairError for a name twice, or no such condition."""
         conditions = {"", *(condition.name for condition in self.conditions)}
         for program in programs:
-            if program.probe_id in taken:
-                raise LlmfairError(f"two programs of {self.task} are called {program.probe_id}.")
-            if program.condition not in conditions:
-                raise LlmfairError(
-                    f"{program.probe_id} is of '{program.condition}', no condition of {self.task}."
-                )
+            name, condition = program.probe_id, program.condition
+            if name in taken:
+                raise LlmfairError(f"two programs of {self.task} are called {name}.")
+            if condition not in conditions:
+                raise LlmfairError(f"{name} is of '{condition}', no condition of {self.task}.")
             taken[program.probe_id] = None
             yield program
 
@@ -247,9 +200,9 @@ class Design(ABC, Generic[T]):
         lists = map(self.dataset.candidates, self.queries)
         return {listed.query.query_id: cells(listed, self.attribute) for listed in lists}
 
-    def facts(self) -> DesignFacts:
+    def facts(self) -> typed.DesignFacts:
         """What results say of the design."""
-        return DesignFacts(
+        return typed.DesignFacts(
             preset=self.settings.preset_name(),
             queries=len(self.queries),
             drawn=drawn_of(self.dataset, self.settings),
@@ -284,33 +237,35 @@ class Design(ABC, Generic[T]):
 
     def outcome(self, run: str, results: Mapping[str, T], failures: Sequence[Failure]) -> Outcome:
         """What the programs' results, by probe_id, come to; the same for the same results, whoever ran it when."""
-        columns = measure_all(self.measures, self.observe(results))
-        settings, (chains, answers) = self.settings, self.counts(results)
-        inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed)
+        columns, settings = measure_all(self.measures, self.observe(results)), self.settings
+        chains, answers = self.counts(results)
         shared = self.told(run, chains, failures, columns)
-        outcome = self.resulting(PlainResults, shared, answers, self.findings(columns))
-        return self.laid_out(outcome, summarise(columns, inference), self.files(results), failures)
+        document = self.resulting(PlainResults, shared, answers, self.findings(columns))
+        rows = summarise(columns, Inference(level=settings.level, ci=settings.ci, seed=settings.seed))
+        return self.laid_out(document, rows, self.files(results), failures)
 
     def resulting(
-        self,
-        of: type[R],
-        told: Mapping[str, Any],
-        answers: Mapping[str, AnswerCounts],
-        findings: Mapping[str, Finding],
-        **further: Any,
-    ) -> R:
+        self, of: type[R], told: Mapping[str, Any], answers: Mapping[str, typed.AnswerCounts],
+        findings: Mapping[str, typed.Finding], **further: Any,
+    ) -> R:  # fmt: skip
         """Results of this class; calls planned are those made where it is complete, since a plan counts the most."""
-        readable = as_readable(findings, answers, self.settings.max_invalid)
-        further = {"reach": {}, "family": Family(0, None), **further}
+        readable = typed.as_readable(findings, answers, self.settings.max_invalid)
+        further = {"reach": {}, "family": typed.Family(0, None), **further}
         results = of(**told, answers=answers, findings=readable, **further)
         if results.status == "incomplete":
             return results
         return structs.replace(results, design=structs.replace(results.design, calls=results.calls))
 
-    def counts(self, results: Mapping[str, T]) -> tuple[dict[str, ProbeCounts], dict[str, ProbeAnswers]]:
+    def counts(
+        self, results: Mapping[str, T]
+    ) -> tuple[dict[str, typed.ProbeCounts], dict[str, typed.ProbeAnswers]]:
         """By condition, how many programs there are and came to an end; and how many of these could not be read."""
         planned, ended, unparseable = Counter[str](), Counter[str](), Counter[str]()
-        before = dict[str, Any]()
+        before, chains, answers = (
+            dict[str, Any](),
+            dict[str, typed.ProbeCounts](),
+            dict[str, typed.ProbeAnswers](),
+        )
         for programs in (lambda results: self.programs(), *(stage.programs for stage in self.stages())):
             for program in programs({**before}):
                 planned[program.condition] += 1
@@ -318,17 +273,16 @@ class Design(ABC, Generic[T]):
                     before[program.probe_id] = result = results[program.probe_id]
                     ended[program.condition] += 1
                     unparseable[program.condition] += self.unparseable(result) > 0
-        names = [condition.name for condition in self.conditions]
-        return (
-            {name: ProbeCounts(planned[name], ended[name]) for name in names},
-            {name: ProbeAnswers(probes=ended[name], unparseable=unparseable[name]) for name in names},
-        )
+        for name in (condition.name for condition in self.conditions):
+            chains[name] = typed.ProbeCounts(planned[name], ended[name])
+            answers[name] = typed.ProbeAnswers(probes=ended[name], unparseable=unparseable[name])
+        return chains, answers
 
     def observe(self, results: Mapping[str, T]) -> Mapping[str, Sequence[Observation]]:
         """What measures read, by condition, one for each query that has results."""
         raise NotImplementedError
 
-    def findings(self, columns: Sequence[Column]) -> Mapping[str, Finding]:
+    def findings(self, columns: Sequence[Column]) -> Mapping[str, typed.Finding]:
         """What is concluded of each condition's headline; {} where nothing is."""
         return {}
 
@@ -339,7 +293,7 @@ class Design(ABC, Generic[T]):
     def told(
         self,
         run: str,
-        chains: Mapping[str, ProbeCounts],
+        chains: Mapping[str, typed.ProbeCounts],
         failures: Sequence[Failure],
         columns: Sequence[Column],
     ) -> dict[str, Any]:
@@ -354,7 +308,7 @@ class Design(ABC, Generic[T]):
             "dataset": self.dataset.name,
             "attribute": self.attribute.name,
             "model": self.subject.label,
-            "words": Words(*(self.attribute.words.get(side, "") for side in Side)),
+            "words": typed.Words(*(self.attribute.words.get(side, "") for side in Side)),
             "level": settings.level,
             "band": band_of(settings.band),
             "max_invalid": settings.max_invalid,
@@ -371,53 +325,53 @@ class Design(ABC, Generic[T]):
         }  # fmt: skip
 
     def laid_out(
-        self,
-        results: Results,
-        rows: Sequence[Measurement],
-        files: Mapping[str, Contents],
-        failures: Sequence[Failure],
-        *,
-        queries: Iterable[Query] | None = None,
-        documents: Iterable[Document] | None = None,
-        where: str = "on these lists",
-    ) -> Outcome:
+        self, results: Results, rows: Sequence[Measurement], files: Mapping[str, Contents],
+        failures: Sequence[Failure], *, queries: Iterable[Query] | None = None,
+        documents: Iterable[Document] | None = None, where: str = "on these lists",
+    ) -> Outcome:  # fmt: skip
         """Results with their rows and gates, and every file of the run folder but the manifest and the journal.
 
         `queries` and `documents` are those that were asked about (all, unless said), whose texts a report shows;
         `where` says of which setting a gate speaks that no ranker could fail.
         """
         named = {name: getattr(results, name) for name in ("run", "dataset", "attribute", "model")}
-        tidy = rows_of(rows, named, results.words if self.two_groups else None)
+        tidy = typed.rows_of(rows, named, results.words if self.two_groups else None)
         of_all = [row for row in tidy if row.query_id == ALL]
-        results = structs.replace(results, rows=of_all)
-        kind = registry.lookup("audit", self.task)
+        kind, keys = registry.lookup("audit", self.task), results.design.keys
         gated = GatedFigures(
-            results.design.keys, results.shown, results.rows, results.findings, results.reach,
-            f" {kind.words.condition}", where, aside_of(kind.measure, results.design.keys), kind.words.titles,
+            keys, results.shown, of_all, results.findings, results.reach, f" {kind.words.condition}", where,
+            aside_of(kind.measure, keys), kind.words.titles,
         )  # fmt: skip
         met = check_gates(self.gates, gated, self.settings.require_interval)
         texts = any(item.text for item in self.dataset.candidates(self.queries[0]).documents)
+        asked = self.task, self.settings, results.model
         results = judged(
-            structs.replace(results, requirements=met),
-            training=training_of(self.task, self.settings, results.model),
-            planned=plan_of(self.task, self.settings, results.model),
-            ways=ways_of(self.task, self.settings, results.model, texts),
+            structs.replace(results, rows=of_all, requirements=met),
+            training=training_of(*asked),
+            planned=plan_of(*asked),
+            ways=ways_of(*asked, texts),
         )
-        if documents is None:
-            documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
         factors = {each.name: each.factors for each in self.conditions if each.factors}
-        of_queries = lines_of(row for row in tidy if row.query_id != ALL)
+        of_queries = typed.lines_of(row for row in tidy if row.query_id != ALL)
         failed = sorted((each.probe_id, each.failure, each.message, each.hint) for each in failures)
+        by_id = {of.query_id: of.text for of in (self.queries if queries is None else queries)}
+        titles = {of.doc_id: of.title for of in (self.candidates() if documents is None else documents)}
+        shown = [{"query_id": query_id, "text": text} for query_id, text in sorted(by_id.items())]
+        shown += [{"doc_id": doc_id, "title": title} for doc_id, title in sorted(titles.items())]
         shared = {
-            TEXTS: texts_lines(self.queries if queries is None else queries, documents),
-            "metrics.csv": csv_lines(*with_factors(lines_of(of_all), factors)),
+            TEXTS: (json.dumps(row, ensure_ascii=False) + "\n" for row in shown),
+            "metrics.csv": csv_lines(*with_factors(typed.lines_of(of_all), factors)),
             "per_query.csv": csv_lines(*with_factors(of_queries, factors)),
-            "failures.csv": csv_lines(FAILURE_COLUMNS, failed),
+            "failures.csv": csv_lines(("probe", "class", "message", "hint"), failed),
             RESULTS: json_text(results),
         }
         return Outcome(results, {**files, **shared})
 
     # What measures look things up in
+
+    def candidates(self) -> Iterator[Document]:
+        """The items of all lists."""
+        return (item for query in self.queries for item in self.dataset.candidates(query).documents)
 
     @cached_property
     def groups(self) -> Groups:
@@ -426,15 +380,12 @@ class Design(ABC, Generic[T]):
     @cached_property
     def sides(self) -> Mapping[str, Side | None]:
         """The side of every candidate."""
-        documents = (d for query in self.queries for d in self.dataset.candidates(query).documents)
-        return {document.doc_id: self.attribute.side(document) for document in documents}
+        return {document.doc_id: self.attribute.side(document) for document in self.candidates()}
 
 
 def remarks_of(design: Design[Any], refuses: bool = True) -> list[str]:
-    """In words, that not all queries of a design can be assessed, or that nothing can be concluded from it.
-
-    Raises UsageError, where it `refuses`, for gates on a design from which nothing can be concluded.
-    """
+    """In words, that not all queries of a design can be assessed, or that nothing can be concluded from it. Raises
+    UsageError, where it `refuses`, for gates on a design from which nothing can be concluded."""
     queries, assessable, settings = len(design.queries), design.assessable, design.settings
     few, sentences, idle = assessable < FEWEST_QUERIES, list[str](), list[str]()
     if few or assessable < queries:
@@ -443,9 +394,9 @@ def remarks_of(design: Design[Any], refuses: bool = True) -> list[str]:
             + f" ({design.why_not_assessable})" * (assessable < queries)
             + f", where a conclusion takes at least {FEWEST_QUERIES}" * few
         )
-    reaches: Mapping[str, Reach] = design.planned()["reach"] if design.gates else {}
+    reaches: Mapping[str, typed.Reach] = design.planned()["reach"] if design.gates else {}
     for gate in design.gates:
-        reach = reaches.get(parse_measure(gate.measure).reach, Reach())
+        reach = reaches.get(parse_measure(gate.measure).reach, typed.Reach())
         where = f"in this design, whose attainable range is {reach.low or 0:.3f} … {reach.high or 0:.3f}"
         idle += filter(None, [always_held(gate, reaches, where)])
     remarks = [*sentences, *idle]
@@ -456,14 +407,11 @@ def remarks_of(design: Design[Any], refuses: bool = True) -> list[str]:
     return remarks
 
 
-# What an audit comes to in its verdict.
-
-
 def judged(results: R, **commands: Any) -> R:
     """An audit's results with their verdict, in the words of its kind; the commands are those of `Conclusions`."""
     kind = registry.lookup("audit", results.task)
     same = ("task", "run", "dataset", "attribute", "model", "words", "level", "band", "measures", "findings")
-    conclusions = Conclusions(
+    conclusions = typed.Conclusions(
         **{name: getattr(results, name) for name in same},
         keys=[key for key in results.design.keys if key not in kind.measure.aside],
         figures=results.by_key(),
@@ -476,26 +424,30 @@ def judged(results: R, **commands: Any) -> R:
     return structs.replace(results, verdict=kind.words.verdict(conclusions))
 
 
-# What figures were made with, as manifests and results have it.
-
-
-PACKAGES = ("numpy", "scipy", "ir-measures", "aiohttp", "tantivy")
-
-
 def versions() -> dict[str, str]:
     """Names and versions of llmfair, of Python with its platform, and of the packages that take part."""
+    packages = ("numpy", "scipy", "ir-measures", "aiohttp", "tantivy")
     return {
         "llmfair": llmfair.__version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
-        **{package: version(package) for package in PACKAGES},
+        **{package: version(package) for package in packages},
     }
 
 
-# `relevant.jsonl` of a run folder: who is relevant to a query, where the documents are too many to be named. Of each
-# query, the combinations of groups among its relevant documents, and how many have each: targets are made of them
-# (`Groups.relevant`).
+# Files of a run folder that other parts read again.
 
+
+def read_texts(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """What was asked about in words, so that a report needs no dataset: the queries' texts by query_id and the titles
+    by doc_id. Raises UsageError naming the field."""
+    lines = [*read_lines(folder / TEXTS, dict[str, str])]
+    queries = {line["query_id"]: line.get("text", "") for line in lines if "query_id" in line}
+    return queries, {line["doc_id"]: line.get("title", "") for line in lines if "doc_id" in line}
+
+
+# Who is relevant to a query, where the documents are too many to be named: the combinations of groups among its
+# relevant documents, and how many have each. Targets are made of them (`Groups.relevant`).
 
 RELEVANT = "relevant.jsonl"
 
@@ -505,7 +457,7 @@ class AlikeRelevant:
     """Relevant documents of the same groups, and how many they are."""
 
     groups: Mapping[str, Sequence[str]]
-    count: Count
+    count: typed.Count
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,8 @@ from llmfair.results import (
 
 
 class ComparisonRun(JsonObject, frozen=True, kw_only=True):
-    """The base first; `differs` names settings in which a run differs from it: (base, run).
-
-    `same_answers`: one of the two has no answer that the other has not. `reach`: what measures can read in a run.
-    """
+    """The base first; `differs` names settings in which a run differs from it: (base, run). `same_answers`: one of the
+    two has no answer that the other has not. `reach`: what measures can read in a run."""
 
     name: str
     run: str

@@ -1,7 +1,7 @@
-"""What a figure has to be for a run to pass: `--require ExpRatio:female=0.9..1.1` (cli.md 3).
+"""What a figure has to be for a run to pass: `--require ExpRatio:female=0.9..1.1`.
 
-A gate is asked of every condition it speaks of. It does not hold where there is no figure, where the figure
-cannot be assessed, and where no ranker could fail it (statistics.md 10).
+A gate is asked of every condition it speaks of. It does not hold where there is no figure, where the figure cannot be
+assessed, and where no ranker could fail it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,10 +40,8 @@ _SPELLING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A measure by its canonical name, the condition (None: every one), and the bounds, both inclusive.
-
-    `columns` of the rows that it speaks of. In the condition's place may stand the stratum of pairs.
-    """
+    """A measure by its canonical name, the condition or the stratum of pairs (None: every one), and the bounds, both
+    inclusive; `columns` of the rows that it speaks of."""
 
     measure: str
     condition: str | None
@@ -70,14 +69,12 @@ class Gate:
 def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
     """Reads `MEASURE[:CONDITION]` and its bound. Raises UsageError, and for a measure that reads something else."""
     text = text.strip()
-    match = _SPELLING.fullmatch(text)
-    if match is None:
+    if (match := _SPELLING.fullmatch(text)) is None:
         raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
     operator, bound, condition = match["operator"], match["bound"], match["condition"]
-    try:
+    numbers = list[float]()
+    with suppress(ValueError):
         numbers = [float(part) for part in bound.split("..")]
-    except ValueError:
-        numbers = []
     wanted = 2 if operator == "=" else 1
     if len(numbers) != wanted or not all(map(math.isfinite, numbers)) or sorted(numbers) != numbers:
         raise UsageError(f"--require '{text}': '{bound.strip()}' is no such bound.", GRAMMAR)
@@ -103,12 +100,9 @@ def read_gates(
 
 @dataclass(frozen=True)
 class GatedFigures:
-    """What gates are asked of: the figures of a run, and what has to be known to trust them.
-
-    `asked` is what a condition is called in words (" prompt", " pairs"), unless `titles` has it; `where` of which
-    setting figures are; conditions `aside` only repeat another, or others are held against them: gates name them,
-    or do not speak of them.
-    """
+    """What gates are asked of. `asked` is what a condition is called in words (" prompt", " pairs"), unless `titles`
+    has it; `where` of which setting figures are; of conditions `aside`, which only repeat another, or which others are
+    held against, gates speak by name alone."""
 
     keys: Sequence[Key]
     shown: Sequence[str]
@@ -128,14 +122,25 @@ def aside_of(measuring: Measuring, conditions: Iterable[str]) -> set[str]:
 
 
 def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) -> list[Requirement]:
-    """Which gates hold: an entry for every gate, condition and, of measures that have them, group.
-
-    A gate without a condition speaks of all that have the measure, but those aside; `interval`: all of it has to hold.
-    """
+    """Which gates hold: an entry for every gate, condition and, of measures that have them, group. A gate without a
+    condition speaks of all that have the measure, but those aside; `interval`: all of it has to hold."""
     entries = []
     for gate in gates:
         idle = always_held(gate, results.reach, results.where)
-        for row in _rows(gate, results):
+        if gate.condition is None:
+            keys = [key for key in results.keys if key not in results.aside]
+        else:
+            keys = [key for key in results.keys if key == gate.condition] or [Key(gate.condition)]
+        measure = as_shown(gate.measure, results.shown)
+        rows = [
+            row
+            for row in results.rows
+            if (row.query_id, row.measure) == ("all", measure)
+            and row.key in keys
+            and all(getattr(row, name) == value for name, value in gate.columns.items())
+        ]
+        absent = dict.fromkeys(replace(absent_row(measure, key), **gate.columns) for key in keys)
+        for row in sorted(rows, key=lambda row: keys.index(row.key)) or absent:
             reason = idle or _broken(gate, row, results, interval)
             columns = row.measure, row.condition, row.stratum, row.group
             entries.append(Requirement(gate.text, *columns, row.value, not reason, reason))
@@ -167,8 +172,7 @@ WRITTEN = "everything is written; results.json has verdict and requirements"
 def require_met(requirements: Iterable[Requirement], *refusals: str | None, hint: str = WRITTEN) -> None:
     """Raises RequirementFailed, with what is wrong, unless every entry of `check_gates` holds and nothing refuses."""
     reasons = [str(entry.reason) for entry in requirements if not entry.holds]
-    failed = dict.fromkeys([*filter(None, refusals), *reasons])
-    if failed:
+    if failed := dict.fromkeys([*filter(None, refusals), *reasons]):
         raise RequirementFailed("; ".join(failed), hint)
 
 
@@ -179,29 +183,8 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
     return next((name for name in shown if plain_name(name, CONTROLLED) == measure), measure)
 
 
-def _rows(gate: Gate, results: GatedFigures) -> list[Row]:
-    """The figures that a gate is asked of, in the order of their keys; never none."""
-    if gate.condition is None:
-        asked = [key for key in results.keys if key not in results.aside]
-    else:
-        asked = [key for key in results.keys if key == gate.condition] or [Key(gate.condition)]
-    measure = as_shown(gate.measure, results.shown)
-    rows = [
-        row
-        for row in results.rows
-        if row.query_id == "all"
-        and row.measure == measure
-        and row.key in asked
-        and all(getattr(row, name) == value for name, value in gate.columns.items())
-    ]
-    return sorted(rows, key=lambda row: asked.index(row.key)) or [
-        *dict.fromkeys(replace(absent_row(measure, key), **gate.columns) for key in asked)
-    ]
-
-
 def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | None:
-    """Why a figure says nothing here: its gate contains all that rankers can reach."""
-    # of a given initial order no range is known
+    """Why a figure says nothing here: its gate contains all that rankers can reach, where that is known."""
     reach = reaches.get(parse_measure(gate.measure).reach, Reach())
     if reach.low is None or reach.high is None or not gate.contains(reach.low, reach.high):
         return None
@@ -250,7 +233,6 @@ def require_readable(results: Results) -> None:
 
 # Verdict and gates as JUnit XML, which systems of continuous integration show.
 
-
 UNSPEAKABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML may hold."""
 
@@ -274,8 +256,12 @@ def suite_of(name: str, task: str, results: Results | None, error: LlmfairError 
 
 def suites_of_score(results: ScoreResults) -> list[Suite]:
     """Every RUN of measured runs."""
-    gates = {run.run: [gate for gate in results.requirements if gate.run == run.run] for run in results.runs}
-    return [Suite(run.run, results.task, run.verdict, gates[run.run]) for run in results.runs]
+    return [
+        Suite(
+            run.run, results.task, run.verdict, [gate for gate in results.requirements if gate.run == run.run]
+        )
+        for run in results.runs
+    ]
 
 
 def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> None:

@@ -1,9 +1,9 @@
 """An audit kind is a value of four parts: its settings, its design, its measure and its words.
 
-Everything that happens to an audit (planned, run, resumed, replayed, shown, measured again, compared, reported) is
-asked of its kind; nothing else knows which kinds there are. A kind is one folder, registered in its `__init__` by
-`register("audit", NAME)(KIND)`, or an entry point `llmfair.audits` of another package. This file and the `__init__` of
-kinds load nothing heavy, since `llmfair --help` asks all of them what they are called: the parts are loaded `later`.
+Everything that happens to an audit is asked of its kind; nothing else knows which kinds there are. A kind is one
+folder, registered in its `__init__` by `register("audit", NAME)(KIND)`, or an entry point `llmfair.audits` of another
+package. This file and the `__init__` of kinds load nothing heavy, since `llmfair --help` asks all of them what they are
+called: the parts are loaded `later`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,6 @@ S = TypeVar("S", bound=AuditSettings)
 class Study(ABC):
     """Several audits of one kind and model under named settings, and how what they find is told together.
 
-    What has a default is done for every study alike.
-
     `name` is that of the command, `llmfair study NAME`, and of `llmfair.study_NAME`; `does` and `examples` are its
     help, `words` what people read of its plan and its results.
     """
@@ -111,7 +109,7 @@ def settings_of(of: type[S], study: StudySettings, **differs: Any) -> S:
 
 
 class Kind:
-    """One kind of audit: what its commands need. What has no default is the kind's to say.
+    """One kind of audit: what its commands need.
 
     `helps` holds what its command says (by ""), and those about it (by `plan`, `render`, `calibrate`). `question` is
     what one chat shows. `ranks`: rankers that ask no model can be audited, too. `calibrated` are the settings of

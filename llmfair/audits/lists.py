@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -44,13 +45,9 @@ def filling(spec: str, analyzer: str, url: str | None = None) -> Fill:
 
 
 def engine_of(
-    collection: Collection,
-    analyzer: Analyzer = ENGLISH,
-    spec: str = TANTIVY,
-    url: str | None = None,
-    fields: Sequence[str] = (),
-    patience: Patience | None = None,
-) -> Engine:
+    collection: Collection, analyzer: Analyzer = ENGLISH, spec: str = TANTIVY, url: str | None = None,
+    fields: Sequence[str] = (), patience: Patience | None = None,
+) -> Engine:  # fmt: skip
     """The engine of this spec, `NAME` or `NAME:INDEX`, over a collection. Raises UsageError, and as engines do."""
     name, _, index = spec.partition(":")
     made = collection.index
@@ -68,8 +65,6 @@ def engine_of(
 
 
 P = TypeVar("P", bound=PromptSettings)
-OFFICIAL = "official"
-"""What --queries calls the topics of a track's official results."""
 
 
 def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
@@ -119,7 +114,7 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
     """The queries asked for, in the dataset's order. Raises UsageError for an unknown id."""
     queries, text = list(dataset.queries), settings.queries
     lists = f"llmfair datasets show {dataset.name}    lists them"
-    if text == OFFICIAL and (unscored := unscored_topics(dataset.name)):
+    if text == "official" and (unscored := unscored_topics(dataset.name)):
         queries = [query for query in queries if query.query_id not in unscored]
     elif text is not None:
         if text.startswith("@"):
@@ -146,23 +141,18 @@ def training_lists(dataset: Any, query_text: str = "title", engine: Engine | Non
     have any, or their title. Raises UsageError where nothing can be searched.
     """
     source: Any = dataset.source if isinstance(dataset, Collection) else dataset
-    try:
+    listed = False
+    with suppress(UsageError):  # a mixture, which can be searched all the same
         listed = getattr(source, "has_lists", True)
-    except UsageError:  # a mixture, which can be searched all the same
-        listed = False
     if listed:
-        lists = (source.candidates(query) for query in source.queries)
-        return [replace(listed, query=searched(listed.query, query_text)) for listed in lists]
-    collection = dataset if isinstance(dataset, Collection) else Collection(source)
+        lists = map(source.candidates, source.queries)
+        return [replace(of, query=searched(of.query, query_text)) for of in lists]
+    collection, pools = dataset if isinstance(dataset, Collection) else Collection(source), list[Candidates]()
     index = engine or engine_of(collection)
-    return [
-        Candidates(
-            query,
-            tuple(collection.documents[hit.doc_id] for hit in index.search(query.text, POOL)),
-            collection.qrels.get(query.query_id, {}),
-        )
-        for query in (searched(query, query_text) for query in collection.queries)
-    ]
+    for query in (searched(query, query_text) for query in collection.queries):
+        documents = tuple(collection.documents[hit.doc_id] for hit in index.search(query.text, POOL))
+        pools.append(Candidates(query, documents, collection.qrels.get(query.query_id, {})))
+    return pools
 
 
 def groups_of(dataset: Dataset, attribute: Attribute) -> Groups:

@@ -6,7 +6,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import chain, product
+from itertools import product
 from math import ceil, exp, sqrt
 from typing import Any, TypeVar
 
@@ -48,30 +48,34 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     statuses_of(settings.fail_on, kind.words.statuses[:-1])
     named = subjects(settings)
     asked = [subject for subject in named if not (kind.ranks and subject.ranks)]
-    backends = [subject.backend(settings) for subject in asked]
-    workers = max((limits_of(backend, settings).workers for backend in backends), default=1)
+    workers, wishes = 1, list[str]()
+    for subject in asked:
+        backend = subject.backend(settings)
+        workers = max(workers, limits_of(backend, settings).workers)
+        wishes += left_out(backend, subject.label, settings)
     design = kind.design(settings, (asked or named)[0])
     # what a gate bars is barred here, too, but a plan tells what would have to change
-    beyond = remarks_of(design, refuses=not isinstance(settings, PlanningSettings))
-    tokens = [None if each is None else each * len(asked) for each in design.tokens() or (None, None)]
-    _, folder = folder_of(design, design.backend())
-    wishes = (
-        left_out(backend, subject.label, settings) for subject, backend in zip(asked, backends, strict=True)
+    planning = isinstance(settings, PlanningSettings)
+    beyond = remarks_of(design, refuses=not planning)
+    prompts, answers = (
+        None if each is None else each * len(asked) for each in design.tokens() or (None, None)
     )
+    _, folder = folder_of(design, design.backend())
     planned = {
         "schema": SCHEMA,
         "task": kind.name,
         **design.plan(len(asked)),
         "sees": seen(design),
         "calls": design.calls * len(asked),
-        **dict(zip(("prompt_tokens", "completion_tokens"), tokens, strict=True)),
+        "prompt_tokens": prompts,
+        "completion_tokens": answers,
         "workers": workers,
         "seconds_at_1s_a_call": max(design.longest, ceil(design.calls / workers)) * len(asked),
         "folder": str(folder.path),
         "answered": folder.summary()["answers"] if folder.manifest.is_file() else 0,
         "unready": unready(settings),
         "assessable": design.assessable,
-        "remarks": [*design.remarks, *beyond, *chain.from_iterable(wishes)],
+        "remarks": [*design.remarks, *beyond, *wishes],
     }
     if isinstance(settings, PlanningSettings):
         planned |= {
@@ -79,10 +83,10 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
             "seconds": planned["seconds_at_1s_a_call"] * settings.latency,
             "findable": design.findable(settings),
         }
-    price_in, price_out, (prompts, answers), cost = settings.price_in, settings.price_out, tokens, None
+    price_in, price_out, cost = settings.price_in, settings.price_out, None
     if price_in is not None and price_out is not None and prompts is not None and answers is not None:
         cost = (prompts * price_in + answers * price_out) / 1e6  # prices are per million tokens
-    if isinstance(settings, PlanningSettings) or price_in is not None:
+    if planning or price_in is not None:
         planned |= {"price_in": price_in, "price_out": price_out, "cost": cost}
     return planned
 
@@ -104,10 +108,8 @@ def simulated(
     draw: Callable[[int], Mapping[str, Drawn]],
     value: Callable[[str, Drawn, int, int], Value],
 ) -> Iterator[tuple[int, Mapping[str, Value]]]:
-    """Simulated audits, each with the place of its injected preference; all preferences meet the same noise.
-
-    `draw` gives a block of audits by query_id, `value` what one of them measured: (query_id, block, place, run).
-    """
+    """Simulated audits, each with the place of its injected preference; all preferences meet the same noise. `draw`
+    gives a block of audits by query_id, `value` what one of them measured: (query_id, block, place, run)."""
     for block, first in enumerate(range(0, settings.runs, BLOCK)):
         drawn = draw(block)
         for run, place in product(range(min(BLOCK, settings.runs - first)), range(len(betas))):
@@ -156,15 +158,9 @@ def settings_of(settings: CalibrationSettings) -> dict[str, Any]:
 
 
 def row_of(
-    columns: Sequence[str],
-    beta: float,
-    odds: Sequence[float],
-    covered: Sequence[bool],
-    p: Sequence[float],
-    findings: Sequence[Finding],
-    level: float,
-    own: Row,
-) -> Row:
+    columns: Sequence[str], beta: float, odds: Sequence[float], covered: Sequence[bool], p: Sequence[float],
+    findings: Sequence[Finding], level: float, own: Row,
+) -> Row:  # fmt: skip
     """What the audits of one injected preference found, in these columns; a share of no audit is None.
 
     `odds` are those that audits read; the row has their median, and the mean of their logarithms. `covered`: whether

@@ -1,7 +1,7 @@
 """Run files ordered anew by a ranker: TREC run in, TREC run out. No model is asked, and nothing is measured.
 
 A ranker is given each query's documents in the order trec_eval reads, with the scores of the file; of a run folder's
-file, with the scores of the ranker that made it, which the file has only as ranks.
+file, with those of the ranker that made it.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ def reranked(
             f"{path}: no ranked {what} of {judged.name} (here '{next(iter(documents))}').",
             "a run and its groups call documents by the same ids",
         )
-    warnings, all_of_them = list(ranker.warnings), f"of {len(documents):,} documents"
+    said, all_of_them = list[str](), f"of {len(documents):,} documents"
     if ranker.reads_groups and (lack := len(documents) - len(grouped)):
-        warnings.append(f"{path}: {lack:,} {all_of_them} have no group of {attribute}")
+        said.append(f"{lack:,} {all_of_them} have no group of {attribute}")
     if ranker.reads_texts and (lack := len(documents) - len(in_data)):
-        warnings.append(f"{path}: {lack:,} {all_of_them} are not in the dataset")
+        said.append(f"{lack:,} {all_of_them} are not in the dataset")
     if file.upside_down:
-        warnings.append(f"{path}: scores rise with the rank, and the score orders a run")
+        said.append("scores rise with the rank, and the score orders a run")
     ordered = [ranker.ordered(candidates)[0] for candidates in lists]
-    warnings += [f"{path}: {remark}" for remark in remarks(ranker, ordered)]
+    warnings = [*ranker.warnings, *(f"{path}: {text}" for text in (*said, *remarks(ranker, ordered)))]
     return [Ranking(order.query.query_id, order.doc_ids) for order in ordered], warnings
 
 
@@ -96,13 +96,11 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
     """
     if not runs:
         raise UsageError("no run is named, so nothing is reranked.", RERANK_FORMS)
-    outputs = outputs_of(runs, settings)
-    files = [read_file(path, lambda path: None, scores_kept=True) for path in runs]
-    # with the scores of its own ranker, where a run folder has them
-    files = [
-        scored(file, own_scores(path.parent.parent)) if path.parent.name == "rankings" else file
-        for path, file in zip(runs, files, strict=True)
-    ]
+    outputs, files = outputs_of(runs, settings), list[RunFile]()
+    for path in runs:
+        file = read_file(path, lambda path: None, scores_kept=True)
+        # with the scores of its own ranker, where a run folder has them
+        files.append(scored(file, own_scores(path.parent.parent)) if path.parent.name == "rankings" else file)
     ranked = {doc_id for file in files for ranking in file.rankings.values() for doc_id in ranking.doc_ids}
     judgements, attribute = judged_by(settings, ranked)
     ranker = ranker_of(spec, settings, judgements, attribute)
@@ -111,15 +109,11 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         rankings, warnings = reranked(path, file, ranker, judgements, attribute.name, settings.query_text)
         tag = f"{file.tag}+{''.join(spec.split())}"
         texts[output] = "".join(run_lines(rankings, tag))
+        changed = sum(order.doc_ids != file.rankings[order.query_id].doc_ids for order in rankings)
         new_run = RunReranked(
-            run=str(path),
-            output=str(output),
-            tag=tag,
-            queries=len(rankings),
-            changed=sum(order.doc_ids != file.rankings[order.query_id].doc_ids for order in rankings),
-            documents=sum(len(order.doc_ids) for order in rankings),
-            warnings=warnings,
-        )
+            run=str(path), output=str(output), tag=tag, queries=len(rankings), changed=changed,
+            documents=sum(len(order.doc_ids) for order in rankings), warnings=warnings,
+        )  # fmt: skip
         new_runs.append(new_run)
     for path, text in texts.items():
         try:
@@ -138,22 +132,14 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
     data |= {"--attributes": settings.attributes, "-a": settings.attribute}
     words = [*runs, *outputs, *(word for flag, of in data.items() if of for word in (flag, of))]
     return RerankResults(
-        schema=SCHEMA,
-        status="complete",
-        task="rerank",
-        ranker=spec,
-        dataset=judgements.name,
-        attribute=attribute.name,
-        runs=new_runs,
+        schema=SCHEMA, status="complete", task="rerank", ranker=spec, dataset=judgements.name,
+        attribute=attribute.name, runs=new_runs,
         next=" ".join(["llmfair score", *(shlex.quote(str(word)) for word in words)]),
-    )
+    )  # fmt: skip
 
 
 def ranker_of(spec: str, settings: RerankSettings, judgements: Judgements, attribute: Attribute) -> Ranker:
     """The ranker that a spec names, over the data that the settings name. Raises UsageError."""
-    name, _, parameters = spec.partition(":")
-    factory = registry.lookup("ranker", name)
-    attributes = {each.name: each for each in judgements.attributes}
 
     def lists() -> list[Candidates]:
         """Those that a ranker may learn from: a dataset's."""
@@ -162,11 +148,12 @@ def ranker_of(spec: str, settings: RerankSettings, judgements: Judgements, attri
         data = load_dataset(settings.dataset, DataOptions(columns=settings.columns))
         return training_lists(data, settings.query_text)
 
-    documents = tuple(judgements.documents.values())
-    groups = Groups(attribute.name, attributes, judgements.documents)
-    ranker: Ranker = factory(
-        RankerOptions(documents, cache_folder(), attribute, parameters, groups=groups, lists=lists)
+    (name, _, parameters), documents = spec.partition(":"), judgements.documents
+    groups = Groups(attribute.name, {each.name: each for each in judgements.attributes}, documents)
+    options = RankerOptions(
+        tuple(documents.values()), cache_folder(), attribute, parameters, groups=groups, lists=lists
     )
+    ranker: Ranker = registry.lookup("ranker", name)(options)
     if ranker.reads_texts and settings.dataset is None:
         raise UsageError(
             f"{spec} reads what queries and documents say, and --groups does not tell.",

@@ -12,7 +12,7 @@ from msgspec import structs
 from llmfair.audits.gates import statuses_of, suite_of, write_junit
 from llmfair.audits.kind import Kind, Study
 from llmfair.audits.plan import plan
-from llmfair.audits.runs.run import RunOutcome, Spending, Watch, perform
+from llmfair.audits.runs.run import Spending, Watch, perform
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text
@@ -24,25 +24,19 @@ from llmfair.settings.commands import StudySettings
 
 @dataclass(frozen=True, slots=True)
 class SettingRun:
-    """One setting's run: its folder once begun, what it wrote if it has results, and what broke it off."""
+    """One setting's run: its folder once begun, its results if it has any, and what broke it off."""
 
     setting: str
     folder: Path | None
-    written: RunOutcome | None
+    results: Results | None
     error: LlmfairError | None
-
-    @property
-    def results(self) -> Results | None:
-        return None if self.written is None else self.written.results
 
 
 def sweep(
     kind: Kind, study: Study, settings: StudySettings, watch_of: Callable[[str], Watch]
 ) -> Iterator[SettingRun]:
-    """Runs or continues the settings one after another with one budget; one that fails stops no other.
-
-    Raises UsageError for wrong input, RunConflict when the output is the folder of a run.
-    """
+    """Runs or continues the settings one after another with one budget; one that fails stops no other. Raises
+    UsageError for wrong input, RunConflict when the output is the folder of a run."""
     if settings.output is not None:  # before anything is spent
         RunDir(settings.output).refuse_run()
         try:
@@ -52,10 +46,11 @@ def sweep(
             raise UsageError(f"cannot write {settings.output}: {wrong.strerror}.", hint) from None
     subject, spending = _subject(settings), Spending()
     for place, (name, asked) in enumerate(study.audits(settings, subject).items()):
-        error, written = None, None
+        error, results = None, None
         try:
             with spending.run(asked, subject, watch_of(name)) as (left, noting):
                 written = perform(kind.design(left, subject), noting)
+                results = written.results
                 if written.error is not None:
                     raise written.error
         except LlmfairError as failure:
@@ -64,7 +59,7 @@ def sweep(
             error = failure
         folder = spending.folder
         # none is left of a run without any answer
-        yield SettingRun(name, folder if folder is not None and folder.is_dir() else None, written, error)
+        yield SettingRun(name, folder if folder is not None and folder.is_dir() else None, results, error)
 
 
 def plan_study(kind: Kind, study: Study, settings: StudySettings) -> dict[str, Any]:
@@ -79,32 +74,30 @@ def told(
     kind: Kind, study: Study, tried: Sequence[SettingRun], settings: StudySettings
 ) -> tuple[StudyResults, LlmfairError | None]:
     """The study as `study.json` has it, written if there is a folder for it; and the error with the largest exit code.
-
-    Every error is told with its setting, which is a test suite of `--junit`.
-    """
+    Every error is told with its setting, which is a test suite of `--junit`."""
     # the rows of all, with what their results or designs share as far as the study's results name it
-    by_setting = {run.setting: run.written.results for run in tried if run.written is not None}
-    first = next(iter(by_setting.values()), None)
-    shared = {
-        name: getattr(part, name)
-        for part in (() if first is None else (first.design, first))
-        for name in part.__struct_fields__
-        if name in study.results.__struct_fields__
-    }
-    complete = [run for run in tried if run.results is not None and run.results.status == "complete"]
-    verdicts = {name: results.verdict for name, results in by_setting.items() if results.verdict is not None}
+    by_setting = {run.setting: run.results for run in tried if run.results is not None}
+    shared, names = dict[str, Any](), {*study.results.__struct_fields__}
+    for first in [*by_setting.values()][:1]:
+        for part in (first.design, first):
+            shared |= {name: getattr(part, name) for name in names.intersection(part.__struct_fields__)}
+    complete = all(run.results is not None and run.results.status == "complete" for run in tried)
+    errors, unfinished = list[LlmfairError](), list[UnfinishedSetting]()
+    for run in tried:
+        if (error := run.error) is not None:
+            kind_of_error = type(error).__name__
+            unfinished.append(
+                UnfinishedSetting(setting=run.setting, kind=kind_of_error, message=error.message)
+            )
+            errors.append(error)
     of_study = {
         "schema": SCHEMA,
-        "status": "complete" if len(complete) == len(tried) else "incomplete",
-        "verdict": verdict_of_all(verdicts, kind.words.statuses),
+        "status": "complete" if complete else "incomplete",
+        "verdict": verdict_of_all(by_setting, kind.words.statuses),
         "task": study.task,
         "rows": [row for name, results in by_setting.items() for row in study.rows(name, results)],
         "runs": [str(run.folder) for run in tried if run.folder is not None],
-        "failed": [
-            UnfinishedSetting(setting=run.setting, kind=type(run.error).__name__, message=run.error.message)
-            for run in tried
-            if run.error is not None
-        ],
+        "failed": unfinished,
     }
     results, output = study.results(**shared | of_study), settings.output
     if settings.junit is not None:
@@ -113,15 +106,14 @@ def told(
     if output is not None:
         files = {"study.json": json_text(results), "study.csv": csv_text(*study.lines(results))}
         RunDir(output).write_files(files)
-    errors = [run.error for run in tried if run.error is not None]
-    for run in tried:
-        if run.error is not None:
-            run.error.message = f"{run.setting}: {run.error.message}"
+    for error, of in zip(errors, unfinished, strict=True):
+        error.message = f"{of.setting}: {error.message}"
     return results, max(errors, key=lambda error: error.exit_code, default=None)
 
 
-def verdict_of_all(verdicts: Mapping[str, RunVerdict], statuses: Sequence[str]) -> RunVerdict | None:
+def verdict_of_all(by_setting: Mapping[str, Results], statuses: Sequence[str]) -> RunVerdict | None:
     """The gravest of the settings' verdicts, the first of several, below which settings have which status."""
+    verdicts = {name: verdict for name, results in by_setting.items() if (verdict := results.verdict)}
     by_status: dict[str, list[str]] = {}
     for name, verdict in sorted(verdicts.items(), key=lambda item: statuses.index(item[1].status)):
         by_status.setdefault(verdict.status, []).append(name)

@@ -26,7 +26,6 @@ from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.settings.commands import Asking, AuditSettings, wished
 from llmfair.settings.declaration import seconds
 
-THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {
     "constrain": "a model in this process or a vLLM server can; without it unparseable answers are counted",
     "margins": "read the answers' text with --answers text",
@@ -40,11 +39,8 @@ CAPABILITY_HINTS = {
 
 @dataclass(frozen=True)
 class Subject:
-    """Who is audited, read once from a model spec and its flags.
-
-    `adapter` is the LoRA adapter of the settings: with `adapted` it answers, without the base that it stands on, in the
-    same engine. A backend that is `given` answers under the spec's name.
-    """
+    """Who is audited. `adapter` is the LoRA adapter of the settings: with `adapted` it answers, without the base that
+    it stands on, in the same engine. A backend that is `given` answers under the spec's name."""
 
     spec: str
     adapter: Path | None = None
@@ -83,12 +79,9 @@ class Subject:
         **options: Any,
     ) -> Ranker:
         """The ranker that it is, over all or some of the dataset's documents, with other options that a kind has.
-
-        Raises UsageError for an unknown name.
-        """
+        Raises UsageError for an unknown name."""
         name, _, checkpoint = self.spec.partition(":")
-        if documents is None:
-            documents = tuple(dataset.documents.values())
+        documents = tuple(dataset.documents.values()) if documents is None else documents
         usual = {"lists": partial(training_lists, dataset), "groups": groups_of(dataset, attribute)}
         made = RankerOptions(documents, cache_folder(), attribute, checkpoint, **{**usual, **options})
         ranker: Ranker = registry.lookup("ranker", name)(made)
@@ -183,8 +176,8 @@ def capable(backend: Backend, model: str, settings: Asking) -> Backend:
 
 def sampling_of(settings: Asking) -> Sampling:
     """The sampling that the settings ask for. Raises UsageError for a malformed `--extra` or `--template-arg`."""
-    extra: dict[str, Any] = dict(_assignment("--extra", text) for text in settings.extra)
-    for name, value in extra.items():
+    extra = dict[str, Any]()
+    for name, value in (_assignment("--extra", text) for text in settings.extra):
         try:
             extra[name] = _json(value)
         except ValueError:
@@ -192,14 +185,10 @@ def sampling_of(settings: Asking) -> Sampling:
     if template := template_args(settings.template_arg):
         extra["chat_template_kwargs"] = template
     return Sampling(
-        temperature=settings.temperature,
-        max_tokens=settings.max_tokens or 0,
-        thinking_tokens=THINKING_TOKENS if settings.thinking else 0,
-        seed=settings.model_seed,
-        extra=extra,
-        constrain=settings.constrain,
-        margins=settings.margins,
-    )
+        temperature=settings.temperature, max_tokens=settings.max_tokens or 0,
+        thinking_tokens=4096 if settings.thinking else 0, seed=settings.model_seed, extra=extra,
+        constrain=settings.constrain, margins=settings.margins,
+    )  # fmt: skip
 
 
 def backend_args(given: Iterable[str], wishes: bool = False) -> dict[str, str]:
@@ -218,8 +207,9 @@ def left_out(backend: Backend, model: str, settings: Asking) -> Iterator[str]:
 
 def template_args(given: Iterable[str]) -> dict[str, Any]:
     """`--template-arg` as what a chat template is given. Raises UsageError."""
-    arguments: dict[str, Any] = dict(_assignment("--template-arg", text) for text in given)
-    for key, value in arguments.items():
+    arguments = dict[str, Any]()
+    for key, value in (_assignment("--template-arg", text) for text in given):
+        arguments[key] = value
         with suppress(ValueError):  # any other text stands as it is
             arguments[key] = _json(value)
     return arguments
