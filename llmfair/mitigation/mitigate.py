@@ -153,9 +153,7 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
 
 def _begun(run: RunDir, settings: MitigateSettings) -> tuple[Unmitigated, dict[str, Remedy]]:
     """The run, and the remedies asked for, or all. Raises UsageError, also for an unknown one and wrong parameters.
-
-    What the run says of whom to ask is told first: somebody else may have made it.
-    """
+    What the run says of whom to ask is told first: somebody else may have made it."""
     base, remedies = unmitigated(run, settings), dict[str, Remedy]()
     others = [name for name in registry.names("remedy") if name not in FIRST]
     for spec in settings.remedy or (*FIRST, *others):
@@ -216,16 +214,14 @@ def _asked(base: Unmitigated, audit: Audit, spending: Spending, watch: Watch) ->
     if written.folder.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
         raise UsageError(
             "the lists are not what they were at the time of the run.",
-            f"{base.again()}    audits them as they are now",
+            "llmfair listwise with the run's settings audits them as they are now",
         )
     return written.folder
 
 
 def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
-    """The audit's settings in the run folder that its own command would take, with the budget of this command.
-
-    Raises UsageError where they lack a secret.
-    """
+    """The audit's settings in the run folder that its own command would take, with the budget of this command. Raises
+    UsageError where they lack a secret."""
     for name in SECRET:
         if lacks := next((value for value in getattr(audit.settings, name) if secrets.HIDDEN in value), None):
             flag = f"--{name.replace('_', '-')}"
@@ -311,10 +307,8 @@ def changes_of(
 def in_band(
     every: Sequence[Measured], figures: Figures, band: tuple[float, float], level: float
 ) -> dict[str, dict[str, Any]]:
-    """By name, p of odds of rankings inside the band, and about how many lists would settle where they lie.
-
-    The unmitigated rankings, the first, are tested by themselves, remedies together (Holm). No p without an interval.
-    """
+    """By name, p of odds of rankings inside the band, and about how many lists would settle where they lie. The
+    unmitigated rankings, the first, are tested by themselves, remedies together (Holm). No p without an interval."""
     odds = dict[str, Odds]()
     for of in every:
         pooled = preference(of.columns[ODDS].values.values())
@@ -439,10 +433,8 @@ def files_of(spec: str, orders: Orders) -> dict[str, str]:
 def write(
     folder: Path, results: MitigationResults, rows: Sequence[Row], rankings: Mapping[str, str]
 ) -> MitigationResults:
-    """Writes the folder, and returns the results with the digests of its files. Raises UsageError.
-
-    Rankings of an earlier command that are none of these are removed, as its results name them: nobody else's.
-    """
+    """Writes the folder, and returns the results with the digests of its files. Raises UsageError. Rankings of an
+    earlier command that are none of these are removed, as its results name them: nobody else's."""
     texts, earlier = dict(rankings), set[str]()
     for name, of_queries in (("metrics.csv", False), ("per_query.csv", True)):
         texts[name] = csv_text(COLUMNS, lines_of(row for row in rows if (row.query_id != ALL) is of_queries))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair import registry
-from llmfair.audits.commands import TRAINABLE, command_of, training_of
+from llmfair.audits.commands import TRAINABLE, training_of
 from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.score import Rankings, of_folder
@@ -102,10 +102,6 @@ class Unmitigated:
         ordered = judged.candidates.at([places[doc_id] for doc_id in ranking.doc_ids])
         return replace(ordered, scores=tuple(float(n - rank) for rank in range(n)))
 
-    def again(self, **differs: object) -> str:
-        """The command of the run with other settings."""
-        return command_of(TASK, replace(self.settings, **differs), self.model)  # type: ignore[arg-type]
-
 
 def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
     """Reads a run. Raises UsageError for what is no complete listwise run, and for a prompt that it lacks."""
@@ -145,11 +141,8 @@ Halves = Mapping[str, Sequence[tuple[Ranking, Ranking]]]
 
 @dataclass(frozen=True)
 class Remedied:
-    """The rankings of each query after a remedy; `remarks` have to be known to read its figures.
-
-    `calls`: those behind them beside those of the unmitigated ones; `condition`: the prompt of the run whose answers
-    they are.
-    """
+    """The rankings of each query after a remedy; `remarks` have to be known to read its figures. `calls`: those behind
+    them beside those of the unmitigated ones; `condition`: the prompt of the run whose answers they are."""
 
     orders: Orders
     halves: Halves | None = None
@@ -168,10 +161,8 @@ class Audit:
 
 
 class Remedy(ABC):
-    """A way to fairer rankings. `title` names it in words, `does` says what it is, in a sentence of the method.
-
-    `asks`: whether it asks a model. `parameters` is what stands behind its name and a colon.
-    """
+    """A way to fairer rankings. `title` names it in words, `does` says what it is, in a sentence of the method. `asks`:
+    whether it asks a model. `parameters` is what stands behind its name and a colon."""
 
     title: ClassVar[str]
     does: ClassVar[str]
@@ -252,7 +243,8 @@ class Consensus(Remedy):
         run.require_prompt()
         if max(map(len, run.orders.values())) < 2:
             raise UsageError(
-                "the run ranked each list once, and a consensus takes several orders.", run.again(orders=3)
+                "the run ranked each list once, and a consensus takes several orders.",
+                "the same audit with --orders 3",
             )
         return merged(run, consensus)
 
@@ -343,8 +335,10 @@ class NamedPrompt(Remedy):
         if name == run.condition:
             raise UsageError("it is the prompt that is mitigated.", "--condition neutral")
         if name is None or name not in run.results.design.conditions:
-            again = run.again(conditions=f"{run.condition},{name}") if name else "`words` in attributes.toml"
-            raise UsageError(f"the run did not ask under the {name or 'protected'} prompt.", again)
+            ways = f"--conditions {run.condition},{name}" if name else "`words` in attributes.toml"
+            raise UsageError(
+                f"the run did not ask under the {name or 'protected'} prompt.", f"the same audit with {ways}"
+            )
         return Remedied(run.orders_of(name), calls=run.results.answers[name].asked, condition=name)
 
 

@@ -30,10 +30,15 @@ from llmfair.report.figures import COST, favoured_of, on_log, value_of
 from llmfair.report.page import Page, Source, plain_page, warnings_of
 from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.plots import Plot, front_plot
+from llmfair.report.page import General, Page, Source, plain_page, warnings_of
+from llmfair.report.phrases import capitalised, cell, few_queries, interval_text
+from llmfair.report.plots import Plot
+from llmfair.mitigation.remedies import Remedied
+from llmfair.report.plots import front_plot
 from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, headed
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
-from llmfair.results import Exhibits, Figure, RunVerdict
+from llmfair.results import Exhibits, RunVerdict
 from llmfair.stats.power import MOST_QUERIES
 from llmfair.stats.tradeoff import keeping
 
@@ -86,7 +91,7 @@ def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow
     if base.value is None:
         why = f"nothing can be said of the run's rankings: {in_words(base.reason, ODDS)}"
         return NOT_ASSESSABLE, unmitigated, why, beside
-    odds = f"the unmitigated rankings have odds of {_odds(base)}"
+    odds = f"the unmitigated rankings have odds of {interval_text(base)}"
     if inside(unmitigated, results):
         within = f"{odds}, within the parity band {low:g}–{high:g}"
         if results.conclusion == Conclusion.WITHIN:
@@ -99,8 +104,8 @@ def _concluded(results: MitigationResults, folder: Path) -> tuple[str, RemedyRow
         return _mitigated(better, results, report, folder)
     tested = [row for row in results.tried if row.changes[ODDS].p is not None]
     if not tested:
-        why = f"no remedy has odds of rankings that could be paired with the unmitigated {_odds(base)} ({queries})"
-        return NOT_ASSESSABLE, unmitigated, why, beside
+        paired = f"that could be paired with the unmitigated {interval_text(base)} ({queries})"
+        return NOT_ASSESSABLE, unmitigated, f"no remedy has odds of rankings {paired}", beside
     nearest, more = _nearest(tested), f"more queries, or fewer remedies at once (--remedy); {beside}"
     change = f"nearest to parity is {nearest.title}, {_odds_change(nearest)}"
     if results.family * 2.0 ** (1 - results.queries) >= 1 - results.level:  # the least p, adjusted
@@ -159,14 +164,9 @@ def _nearest(rows: Sequence[RemedyRow]) -> RemedyRow:
     return min(rows, key=lambda row: row.distance if row.distance is not None else inf)
 
 
-def _odds(figure: Figure) -> str:
-    interval = "" if figure.low is None or figure.high is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
-    return f"{figure.value:.2f}{interval}"
-
-
 def _odds_change(row: RemedyRow) -> str:
     change = row.changes[ODDS]
-    return f"odds of rankings {change.base:.2f} → {_odds(row.figures[ODDS])} ({change_text(change)})"
+    return f"odds of rankings {change.base:.2f} → {interval_text(row.figures[ODDS])} ({change_text(change)})"
 
 
 def change_text(change: ChangeRow) -> str:
@@ -194,7 +194,7 @@ def _figure(measure: str, digits: int = 2) -> Callable[[RemedyRow], str]:
         figure = row.figures[measure]
         if figure.value is None:
             return SHORT.get(str(figure.reason), cell(figure))
-        return _odds(figure) if measure == ODDS else f"{figure.value:.{digits}f}"
+        return interval_text(figure) if measure == ODDS else f"{figure.value:.{digits}f}"
 
     return text
 
