@@ -114,8 +114,6 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
             terminal.print_json(planned)
         else:
             terminal.print_text("\n".join(map(visible, words.plan_text(planned).splitlines())))
-        for warning in planned.warnings:
-            terminal.warn(warning)
         return
     display, error = words.TrainingProgress(), None
     fail_on = statuses_of(settings.fail_on, words.STATUSES)

@@ -61,18 +61,11 @@ ByStratum = Mapping[Stratum, Sequence[TrainingPair]]
 
 
 def stratum_pairs(
-    candidates: Candidates,
-    attribute: Attribute,
-    stratum: Stratum,
-    most: int,
-    seed: int,
-    text: Callable[[Document], str],
-    grades: Grading = "match",
-) -> list[TrainingPair]:
+    candidates: Candidates, attribute: Attribute, stratum: Stratum, most: int, seed: int,
+    text: Callable[[Document], str], grades: Grading = "match",
+) -> list[TrainingPair]:  # fmt: skip
     """Up to `most` different pairs of one query, its items as equally often as possible; `text` is what prompts show.
-
-    Of mixed pairs there are equally many of all four combinations, in turn; none where one combination has none.
-    """
+    Of mixed pairs there are equally many of all four combinations, in turn; none where one combination has none."""
     query = candidates.query
     name, listed = f"{query.query_id}/{stratum}", candidates.documents
     if stratum != "mixed":
@@ -419,10 +412,8 @@ def sigmoid(x: Floats) -> Floats:
 def label(
     train: Mapping[str, ByStratum], margins: Margins, attribute: Attribute, settings: FinetuneSettings
 ) -> dict[str, TrainingPair]:
-    """Every training pair with its target and weight, by pair id; the margins are the base model's.
-
-    Raises UsageError unless relevant pairs and irrelevant ones count in the loss: have a weight.
-    """
+    """Every training pair with its target and weight, by pair id; the margins are the base model's. Raises UsageError
+    unless relevant pairs and irrelevant ones count in the loss: have a weight."""
     labelled = {}
     for query_id, strata in train.items():
         medians = list[float]()

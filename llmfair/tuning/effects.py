@@ -7,7 +7,6 @@ item shown first wins, z = 0 exactly is a tie and nobody's win.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -46,20 +45,18 @@ SMOOTHED, SOFT, CONSISTENCY, ORDER, RELEVANT_FIRST, SLOT_EFFECT = (
 )  # fmt: skip
 
 
-COMBINED = {f"{ours.value} over {theirs.value}": (ours, theirs) for ours, theirs in drawing.COMBINATIONS}
-"""Sides of the relevant and of the irrelevant item, by the group of a row that speaks of them."""
-
-
 def _undefined(cells: drawing.Floats) -> str | None:
     return None if cells.any() else "no_valid_answer"
 
 
-SMOOTHED_WIN_RATIO = Formula(
-    CELLS, lambda cells: np.log(cells[0] + 0.5) - np.log(cells[1] + 0.5), _undefined, logarithmic=True
-)
-"""(PP + ½)/(UU + ½): defined for any readable pairs, even where no side wins consistently."""
-CONSISTENT = Formula(KINDS, lambda cells: (cells[0] + cells[1]) / cells.sum(), _undefined)
-"""(PP + UU)/N: both answers on a pair name the same item; a tie is no such answer."""
+FORMULAS = {
+    # (PP + ½)/(UU + ½): defined for any readable pairs, even where no side wins consistently
+    SMOOTHED: Formula(
+        CELLS, lambda cells: np.log(cells[0] + 0.5) - np.log(cells[1] + 0.5), _undefined, logarithmic=True
+    ),
+    # (PP + UU)/N: both answers on a pair name the same item; a tie is no such answer
+    CONSISTENCY: Formula(KINDS, lambda cells: (cells[0] + cells[1]) / cells.sum(), _undefined),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +90,11 @@ class AnsweredPairs:
 
     def preferences(self, stratum: str, sides: tuple[Side, Side] | None = None) -> list[drawing.Floats]:
         """g of a stratum's pairs, by query; of those alone whose items are of these sides."""
-        g, queries = drawing.preference(self.margins), dict[str, list[float]]()
-        for place in self.places(stratum):
-            pair = self.pairs[place]
-            if sides is None or drawing.combination(pair, self.attribute) == sides:
-                queries.setdefault(pair.query.query_id, []).append(float(g[place]))
-        return [np.array(values) for values in queries.values()]
+        g, queries = drawing.preference(self.margins).tolist(), dict[str, list[float]]()
+        for pair, preference in zip(self.pairs, g, strict=True):
+            if pair.stratum == stratum and sides in (None, drawing.combination(pair, self.attribute)):
+                queries.setdefault(pair.query.query_id, []).append(preference)
+        return [*map(np.array, queries.values())]
 
     def shifted_by(self, offset: float) -> AnsweredPairs:
         """The logit offset: `offset` off every protected item's margin over an unprotected one."""
@@ -108,17 +104,15 @@ class AnsweredPairs:
 
 
 def offset_of(answers: AnsweredPairs) -> float:
-    """The logit offset's one number: the median of g, strata and queries within them weighing the same.
-
-    The weighted median is the least g with half of the weight at or below it.
-    """
-    places = [(pair.stratum, pair.query.query_id) for pair in answers.pairs]
-    pairs_of = Counter(places)
-    queries = Counter(stratum for stratum, _ in pairs_of)
-    weights = [0.0 if place[0] == "mixed" else 1 / (queries[place[0]] * pairs_of[place]) for place in places]
-    g = drawing.preference(answers.margins)
+    """The logit offset's one number: the median of g, strata and queries within them weighing the same. The weighted
+    median is the least g with half of the weight at or below it."""
+    queries = [
+        (values, len(by_query)) for by_query in map(answers.preferences, PAIR_STRATA) for values in by_query
+    ]
+    g = np.concatenate([values for values, _ in queries])
+    weights = np.concatenate([np.full(len(values), 1 / (n * len(values))) for values, n in queries])
     order = np.argsort(g, kind="stable")
-    passed = np.cumsum(np.array(weights)[order])
+    passed = np.cumsum(weights[order])
     return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
 
 
@@ -136,8 +130,7 @@ class Figures:
     def value(self, measure: str, stratum: str, group: str = "") -> float | None:
         """The figure of all queries; None where there is none."""
         key = (measure, stratum, group)
-        rows = (row.value for row in self.rows if (row.measure, row.stratum, row.group) == key)
-        return next(rows, None)
+        return next((row.value for row in self.rows if (row.measure, row.stratum, row.group) == key), None)
 
     @property
     def objective(self) -> float | None:
@@ -162,7 +155,7 @@ def measure(
             rows.append(dataclasses.replace(row_of(name, PAIRS, estimate, group), stratum=stratum))
 
     for stratum, verdicts in by_stratum.items():
-        for name, formula in ((SMOOTHED, SMOOTHED_WIN_RATIO), (CONSISTENCY, CONSISTENT)):
+        for name, formula in FORMULAS.items():
             tallies = [tally(judged, formula) for judged in judged_of(verdicts, 1)]
             add(name, stratum, tallied(tallies, "macro", level))
         g, before = answers.preferences(stratum), base.preferences(stratum)
@@ -180,7 +173,8 @@ def measure(
             slot = float(np.median(drawing.slot_bias(answers.margins[answers.places(stratum)])))
             add(SLOT_EFFECT, stratum, Estimate(slot, None, None, len(g)))
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
-    for group, sides in {"": None, **COMBINED}.items():
+    for sides in (None, *drawing.COMBINATIONS):
+        group = "" if sides is None else " over ".join(sides)
         shares = [float(np.mean(values > 0)) for values in answers.preferences("mixed", sides)]
         add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level, (0.0, 1.0)) if shares else None, group)
     cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
@@ -188,8 +182,7 @@ def measure(
 
 
 def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, Figure]:
-    """The position-adjusted odds after over those before, by relevance stratum: paired, so that what queries and items
-    do to both cancels."""
+    """The position-adjusted odds after over those before, by relevance stratum, paired."""
     odds = dict[str, Figure]()
     for stratum in PAIR_STRATA:
         base, adapter = (
@@ -205,8 +198,8 @@ def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[s
 
 # What parity must not be bought with: a model that always names the first item has it too, and ranks nothing. A
 # checkpoint is the best only if it keeps every safeguard (a gate, to users), and gains something. A strong preference
-# makes answers agree over both orders, whatever the slots do; so agreement is held against the base without its
-# preference (the logit offset), and slots by their effect in logits, which no preference changes.
+# makes answers agree over both orders; so agreement is held against the base without its preference (the logit offset),
+# and slots by their effect in logits, which no preference changes.
 
 CONSISTENCY_LOST, RELEVANCE_LOST = 0.05, 0.01
 SLOT_GROWTH, SLOT_ALLOWED = 1.25, 0.2
@@ -270,8 +263,6 @@ def validate(base: Figures, offset: Figures, after: Figures) -> Validation:
     return Validation(after.objective, gates)
 
 
-# What a finished training comes to, from figures alone.
-
 BASE, ADAPTER, BASELINE = "base", "adapter", "logit offset"
 """The three that are measured on the same pairs, as `model` of a row names them."""
 
@@ -283,10 +274,7 @@ def results_of(
     final: Validation,
     training: TrainingFacts,
 ) -> FinetuneResults:
-    """What --json prints; `design` is what the design says, `final` judges the adapter on the test queries.
-
-    Every figure of these is a row, whose `model` says whose it is.
-    """
+    """What --json prints; `design` has the fields of `OfTraining`, `final` judges the adapter on the test queries."""
     named = {name: design[name] for name in ("run", "dataset", "attribute")}
     rows = (rows_of(its.rows, {**named, "model": model}, design["words"]) for model, its in figures.items())
     return FinetuneResults(

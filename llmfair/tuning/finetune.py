@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import version
 from itertools import chain, islice
@@ -36,31 +35,16 @@ from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_document, write_whole
 from llmfair.nouns import Attribute, Document, Query, Side
 from llmfair.probes import pairwise_probes
-from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.results import Words, lines_of
 from llmfair.rundir import COLUMNS, csv_text, folder_name, now
 from llmfair.settings.commands import FinetuneSettings
 from llmfair.settings.declaration import band_of
-from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import drawing, effects, head, lora
+from llmfair.tuning import results as typed
 from llmfair.tuning.drawing import ExampleGroup, Floats, Ids, PairDraw, PairGroup, TrainingPair
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, AnsweredPairs, Figures
-from llmfair.tuning.results import (
-    AdapterDir,
-    FinetunePlan,
-    FinetuneResults,
-    HeldOut,
-    Needs,
-    PairItem,
-    PairRow,
-    PromptAsAsked,
-    PromptTokens,
-    TrainingFacts,
-    TuningFacts,
-    Validation,
-    pairs_text,
-)
+from llmfair.tuning.results import AdapterDir, FinetuneResults
 from llmfair.tuning.words import MEASURING, TRAINING, TrainingProgress, audit_of, judged, model_card
 
 
@@ -72,11 +56,10 @@ class TuningDesign:
     dataset: Dataset
     attribute: Attribute
     queries: Sequence[Query]
-    prompt: Prompt
     ranker: PairwiseRanker
     checkpoint: checkpoints.Checkpoint
     drawn: PairDraw
-    precision: Sequence[drawing.Precision]
+    held_out: typed.HeldOut
 
     @property
     def engine(self) -> Mapping[str, Any]:
@@ -102,7 +85,7 @@ class TuningDesign:
             **lists_identity(self.dataset, self.attribute, self.queries),
             "task": "finetune-lora",
             "identity": self.checkpoint.identity,
-            "prompt_sha256": self.prompt.sha256,
+            "prompt_sha256": self.ranker.prompt.sha256,
         }
 
     def folder(self) -> AdapterDir:
@@ -114,21 +97,16 @@ class TuningDesign:
         """The fields of `OfTraining`."""
         settings, drawn = self.settings, self.drawn
         split = {part: len(query_ids) for part, query_ids in plain(drawn.split).items()}
-        names = {*TuningFacts.__struct_fields__} - {"preset", "split"}
+        names = {*typed.TuningFacts.__struct_fields__} - {"preset", "split"}
         chosen = {name: getattr(settings, name) for name in names}
         return {
             "schema": SCHEMA, "task": "finetune-lora", "run": run, "dataset": self.dataset.name,
             "attribute": self.attribute.name, "model": f"hf:{self.checkpoint.name}",
             "words": Words(*(self.attribute.words[side] for side in Side)), "level": settings.level,
             "band": band_of(settings.band), "counts": drawn.counts(), "overlap": drawn.overlap(),
-            "design": TuningFacts(preset=settings.preset_name(), split=split, **chosen), "held_out": self.held_out,
+            "design": typed.TuningFacts(preset=settings.preset_name(), split=split, **chosen),
+            "held_out": self.held_out,
         }  # fmt: skip
-
-    @cached_property
-    def held_out(self) -> HeldOut:
-        """What the test queries allow."""
-        settings, test = self.settings, len(self.drawn.split.test)
-        return drawing.held_out(test, self.precision, band_of(settings.band), settings.level)
 
 
 def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
@@ -150,8 +128,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     ranker = PairwiseRanker(
         prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
     )
-    usable = drawing.balances(lists, attribute)
-    grades, most = settings.grades, settings.pairs
+    usable, grades, most = drawing.balances(lists, attribute), settings.grades, settings.pairs
     precision = [
         drawing.expected([
             len(pairwise_probes(of, attribute, stratum, most, settings.seed, ranker.shown, grades=grades))
@@ -159,13 +136,14 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
         ])
         for stratum in PAIR_STRATA
     ]  # fmt: skip
-    if settings.train_share is None:
-        needed = drawing.held_out(0, precision, band_of(settings.band), settings.level).needed
-        settings = replace(settings, train_share=drawing.train_share(len(usable), needed))
-    assert settings.train_share is not None
-    split = drawing.split_queries(lists, attribute, settings.train_share, settings.split_seed)
+    of: dict[str, Any] = {"strata": precision, "band": band_of(settings.band), "level": settings.level}
+    if (share := settings.train_share) is None:
+        share = drawing.train_share(len(usable), drawing.held_out(0, **of).needed)
+        settings = replace(settings, train_share=share)
+    split = drawing.split_queries(lists, attribute, share, settings.split_seed)
     drawn = drawing.draw(lists, attribute, split, settings, ranker.shown)
-    return TuningDesign(settings, dataset, attribute, queries, prompt, ranker, checkpoint, drawn, precision)
+    held_out = drawing.held_out(len(split.test), **of)
+    return TuningDesign(settings, dataset, attribute, queries, ranker, checkpoint, drawn, held_out)
 
 
 # The training
@@ -248,7 +226,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
             both = answers(groups, tell).tolist()
         margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), both, strict=True)}
     labelled = drawing.label(drawn.train, margins, design.attribute, settings)
-    pairs = pairs_text(_rows(design, labelled, margins))
+    pairs = typed.pairs_text(_rows(design, labelled, margins))
     lora.first(lambda: write_whole(folder.pairs, [pairs]))
 
     # Training; validation is the same measure as the final one, on other queries.
@@ -265,7 +243,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         (figures_of(base, base), figures_of(base.shifted_by(offset), base)) for base in (validation, test)
     )
 
-    def check() -> Validation:
+    def check() -> typed.Validation:
         after = AnsweredPairs(validation.pairs, answers(drawn.validation), design.attribute)
         return effects.validate(*before, figures_of(after, validation))
 
@@ -286,7 +264,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         figures,
         effects.changes(test, after, settings.level),
         effects.validate(*on_test, figures[ADAPTER]),
-        TrainingFacts(**structs.asdict(record), validation=validated, why=why, offset=offset),
+        typed.TrainingFacts(**structs.asdict(record), validation=validated, why=why, offset=offset),
     )
     results = judged(results, audit_of(settings, f"hf:{checkpoint.name}", folder.path))
     manifest = manifest_of(design, model, results.status)
@@ -302,21 +280,21 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
 
 def _rows(
     design: TuningDesign, labelled: Mapping[str, TrainingPair], margins: drawing.Margins
-) -> Iterator[PairRow]:
+) -> Iterator[typed.PairRow]:
     """The lines of `pairs.jsonl`: what is trained on, then what is measured, each pair once."""
     attribute = design.attribute
     relevance = {query.query_id: design.dataset.candidates(query).relevance for query in design.queries}
 
-    def item(document: Document, query_id: str) -> PairItem:
+    def item(document: Document, query_id: str) -> typed.PairItem:
         groups = document.groups.get(attribute.name, ())
         grade = relevance[query_id].get(document.doc_id, 0)
-        return PairItem(document.doc_id, document.title, groups, attribute.side(document), grade)
+        return typed.PairItem(document.doc_id, document.title, groups, attribute.side(document), grade)
 
     for part, pairs in {**design.drawn.parts, "train": labelled.values()}.items():
         for pair in pairs:
             query, (z1, z2) = pair.query, margins[pair.pair_id]
             a, b = item(pair.a, query.query_id), item(pair.b, query.query_id)
-            yield PairRow(
+            yield typed.PairRow(
                 pair.pair_id, query.query_id, query.text, pair.stratum, a, b, pair.target, pair.weight, part, z1, z2
             )  # fmt: skip
 
@@ -325,6 +303,7 @@ def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[st
     """What the manifest says of where an adapter belongs and comes from (keys: `results.py`); `answers`: the texts
     between which the model chooses, what all begin with, and the token ids where they part."""
     settings, checkpoint, template = design.settings, design.checkpoint, model.template
+    prompt = design.ranker.prompt
     assert template is not None  # a causal model has one
     chat, _ = drawing.chats_of(design.drawn.groups[0][0], design.ranker)
     texts = label_answers(chat.expects)
@@ -346,7 +325,7 @@ def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[st
         "template_args": dict(template.template_kwargs),
         "system": "folded" if template.folded else "separate",
         "prompt": {
-            "name": settings.prompt, "sha256": design.prompt.sha256, "text": design.prompt.text,
+            "name": settings.prompt, "sha256": prompt.sha256, "text": prompt.text,
             **{name: getattr(settings, name) for name in ("form", "input", "words")},
         },
         "attribute": design.attribute.name,
@@ -367,30 +346,29 @@ BYTES_PER_TOKEN = 4.5 * 2**20 / (32 * 4096)
 """Kept for the backward pass of adapted attention, per layer and unit of width [measured on 32 layers of 4096]."""
 
 
-def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
+def plan_finetune(settings: FinetuneSettings) -> typed.FinetunePlan:
     """Counts, tokens, steps, memory, time and the first prompts. Loads a tokenizer, no weights."""
     design = make_tuning_design(settings)
     tokenizer = checkpoints.tokenizer_of(design.checkpoint)
     template = ChatTemplate(tokenizer, settings.system, template_args(settings.template_arg))
-    pairs, by_query, prompts = [*chain(*design.drawn.groups)], dict[str, list[Ids]](), list[PromptAsAsked]()
+    pairs, by_query, prompts = (
+        [*chain(*design.drawn.groups)],
+        dict[str, list[Ids]](),
+        list[typed.PromptAsAsked](),
+    )
     for pair in islice(pairs[:: max(1, len(pairs) // SAMPLED)], SAMPLED):
         for chat in drawing.chats_of(pair, design.ranker):
             ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
             by_query.setdefault(pair.query.query_id, []).append(np.array(ids, np.int32))
-            prompts.append(PromptAsAsked(pair.pair_id, tokenizer.decode(ids), labels))
+            prompts.append(typed.PromptAsAsked(pair.pair_id, tokenizer.decode(ids), labels))
     lengths = [len(ids) for ids in chain(*by_query.values())]
     common = [head.common_prefix(of_query) for of_query in by_query.values()]
     mean, shared = sum(lengths) / len(lengths), sum(common) / len(common)
-    few = (
-        f"fewer than {FEWEST_QUERIES} queries to test on: the effect on unseen queries cannot be assessed; take a "
-        "larger dataset, or a lower --train-share"
-    )
-    return FinetunePlan(
+    return typed.FinetunePlan(
         **design.of_training(str(design.folder().path)),
         status="planned",
-        warnings=[few] * (len(design.drawn.split.test) < FEWEST_QUERIES),
         steps=lora.steps_of(settings),
-        tokens=PromptTokens(mean, max(lengths), shared, len(lengths)),
+        tokens=typed.PromptTokens(mean, max(lengths), shared, len(lengths)),
         estimate=estimate(design.checkpoint, settings, mean, shared),
         prompts=prompts[:3],
     )
@@ -398,11 +376,9 @@ def plan_finetune(settings: FinetuneSettings) -> FinetunePlan:
 
 def estimate(
     checkpoint: checkpoints.Checkpoint, settings: FinetuneSettings, tokens: float, shared: float
-) -> Needs | None:
-    """Memory, and time at half of a device's peak: 4N operations a token for N weights of a frozen base.
-
-    None for a configuration that does not say how large the model is.
-    """
+) -> typed.Needs | None:
+    """Memory, and time at half of a device's peak: 4N operations a token for N weights of a frozen base. None for a
+    configuration that does not say how large the model is."""
     config: Mapping[str, Any] = checkpoint.text_config
     names = ("hidden_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "vocab_size")
     sizes: list[Any] = [config.get(name) for name in names]
@@ -420,4 +396,4 @@ def estimate(
     training = BYTES_PER_TOKEN * layers * width * tokens * settings.group_size
     seconds = {name: operations / (peak / 2) for name, peak in PEAKS.items()}
     of_weights = (weights * size + embedded * 2) / 2**30
-    return Needs(weights + embedded, of_weights, training / 2**30, operations / 1e15, seconds)
+    return typed.Needs(weights + embedded, of_weights, training / 2**30, operations / 1e15, seconds)

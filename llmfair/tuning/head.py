@@ -152,10 +152,8 @@ def common_prefix(prompts: Sequence[Ids]) -> int:
 
 
 def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
-    """Logits after each prompt's last token: (prompts, 2) under an answer head, else (prompts, vocabulary).
-
-    `model` is called as it is: reaching around a wrapper leaves gradients of several processes unsynchronised.
-    """
+    """Logits after each prompt's last token: (prompts, 2) under an answer head, else (prompts, vocabulary). `model` is
+    called as it is: reaching around a wrapper leaves gradients of several processes unsynchronised."""
     import torch
 
     ids = batch["ids"]
@@ -240,10 +238,8 @@ def attach(model: LocalModel, settings: FinetuneSettings) -> list[str]:
 
 
 def target_modules(model: LocalModel, wanted: Sequence[str]) -> list[str]:
-    """The full names of the language model's modules with these last names.
-
-    Raises UsageError for a name that none has, and where the attention's four are not found once in each layer.
-    """
+    """The full names of the language model's modules with these last names. Raises UsageError for a name that none has,
+    and where the attention's four are not found once in each layer."""
     inner = language_model(model.model)
     decoder = inner.get_decoder() if hasattr(inner, "get_decoder") else inner
     (part,) = (name for name, module in inner.named_modules() if module is decoder)

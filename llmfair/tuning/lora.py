@@ -58,10 +58,8 @@ PARTS = ("loss", "pairs", "anchor", "group", "slot")
 def loss_parts(
     logits: torch.Tensor, columns: tuple[int, int], batch: head.Batch, settings: FinetuneSettings
 ) -> Mapping[str, torch.Tensor]:
-    """The loss of one group and its parts, each a number.
-
-    `logits`: (prompts, 2 or vocabulary); `columns`: those of the answers that name the item shown first and second.
-    """
+    """The loss of one group and its parts, each a number. `logits`: (prompts, 2 or vocabulary); `columns`: those of the
+    answers that name the item shown first and second."""
     target, weight, stratum = batch["target"], batch["weight"], batch["stratum"]
     both = logits.log_softmax(-1)[:, list(columns)]
     first, second = both.view(2, -1, 2)  # (pairs, 2): log-probabilities of the two answers
@@ -312,13 +310,9 @@ def make_trainer(
 
 
 def train(
-    model: LocalModel,
-    groups: Sequence[ExampleGroup],
-    validate: Callable[[], Validation],
-    settings: FinetuneSettings,
-    folder: Path,
-    tell: Tell = lambda done, words: None,
-) -> TrainingRecord:
+    model: LocalModel, groups: Sequence[ExampleGroup], validate: Callable[[], Validation],
+    settings: FinetuneSettings, folder: Path, tell: Tell = lambda done, words: None,
+) -> TrainingRecord:  # fmt: skip
     """Trains an adapter over `model`, in place, from the last checkpoint in `folder` if there is one.
 
     Leaves the best checkpoint's adapter active and its two files in `folder`, or in `folder/rejected` where none
@@ -423,10 +417,8 @@ def require_trainable(settings: FinetuneSettings, dtype: str) -> None:
 
 
 def quantization(in_4bit: bool, device: str) -> dict[str, Any]:
-    """What `load_model` needs to hold the base in 4 bits (NF4, products in bfloat16); nothing otherwise.
-
-    Raises MissingExtra without bitsandbytes, and UsageError without a GPU.
-    """
+    """What `load_model` needs to hold the base in 4 bits (NF4, products in bfloat16); nothing otherwise. Raises
+    MissingExtra without bitsandbytes, and UsageError without a GPU."""
     if not in_4bit:
         return {}
     if find_spec("bitsandbytes") is None:

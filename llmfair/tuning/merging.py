@@ -31,10 +31,8 @@ PROBES = 200
 
 
 def merge_adapter(settings: FinetuneSettings) -> MergeResults:
-    """Merges the adapter of `settings.merge` into its base, written to `settings.output`; what that changed.
-
-    Raises UsageError for a folder without a manifest, or of another base, and what loading and writing raise.
-    """
+    """Merges the adapter of `settings.merge` into its base, written to `settings.output`; what that changed. Raises
+    UsageError for a folder without a manifest, or of another base, and what loading and writing raise."""
     require_local("peft")
     assert settings.merge is not None and settings.output is not None  # checked by the settings
     if (manifest := read_manifest(settings.merge)) is None:
@@ -60,16 +58,13 @@ def merge_adapter(settings: FinetuneSettings) -> MergeResults:
     cost = merge(model, settings.output, examples, engine["batch_tokens"])
     return MergeResults(
         schema=SCHEMA, status="complete", task="merge", adapter=str(settings.merge), base=checkpoint.name,
-        dtype=base["dtype"], output=str(settings.output), form=asked["form"], titles_alone=asked["input"] != "title",
-        **cost,
+        dtype=base["dtype"], output=str(settings.output), form=asked["form"], **cost,
     )  # fmt: skip
 
 
 def _probes(folder: Path) -> PairGroup:
-    """Up to `PROBES` pairs that the adapter was measured on, at even distances and so of all queries and strata.
-
-    By title alone: `pairs.jsonl` holds no texts, and the data may be gone. Raises UsageError where it cannot be read.
-    """
+    """Up to `PROBES` pairs that the adapter was measured on, at even distances and so of all queries and strata. By
+    title alone: `pairs.jsonl` holds no texts, and the data may be gone. Raises UsageError where it cannot be read."""
     rows = [row for row in read_lines(AdapterDir(folder).pairs, PairRow) if row.part == "test"]
     most, pairs = min(PROBES, len(rows)), list[TrainingPair]()
     for row in (rows[place * len(rows) // most] for place in range(most)):
@@ -93,6 +88,7 @@ def merge(
     UsageError for a folder that exists, BackendError for a base in 4 bits and for weights that cannot be written.
     """
     import torch
+    from transformers import GenerationConfig
 
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty.", "choose another --output")
@@ -113,25 +109,10 @@ def merge(
             weight.copy_(rounded)
     model.model = model.model.unload()
     after = np.concatenate(pair_margins(model, probes, batch_tokens))
-    _save(model, folder)
-    weights, delta, error = np.sqrt(sums)
-    return {
-        "matrices": len(layers),
-        "change": float(delta / weights),
-        "distortion": float(error / delta) if delta else 0.0,
-        "answers": before.size,
-        "flipped": int((np.sign(before) != np.sign(after)).sum()),
-    }
-
-
-def _save(model: LocalModel, folder: Path) -> None:
-    """Weights and tokenizer, and the base's own settings for generating: those of `LocalModel` are for audits."""
-    from transformers import GenerationConfig
-
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     revision = {"revision": model.checkpoint.revision} if model.checkpoint.revision else {}
-    with suppress(OSError, ValueError):  # many bases have none
+    with suppress(OSError, ValueError):  # the base's own, which many have none of: the model's are for audits
         model.model.generation_config = GenerationConfig.from_pretrained(model.checkpoint.source, **revision)
     try:
         partial.mkdir(parents=True)  # so that it is no link
@@ -147,3 +128,11 @@ def _save(model: LocalModel, folder: Path) -> None:
         ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    whole, added, rest = np.sqrt(sums)
+    return {
+        "matrices": len(layers),
+        "change": float(added / whole),
+        "distortion": float(rest / added) if added else 0.0,
+        "answers": before.size,
+        "flipped": int((np.sign(before) != np.sign(after)).sum()),
+    }

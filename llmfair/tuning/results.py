@@ -33,8 +33,6 @@ from llmfair.rundir import RunDir, RunSettings, read_named
 Stratum = Literal["relevant", "irrelevant", "mixed"]
 NOTHING = Figure(None, None, None, None, None, None, None, "no_pairs")
 
-# Known before anything is asked
-
 
 class TuningFacts(JsonObject, frozen=True, kw_only=True):
     """What an adapter is trained on, and how (all of it: `settings` of the manifest); `split` counts queries, those
@@ -106,7 +104,7 @@ class PromptTokens(JsonObject, frozen=True):
 
 
 class Needs(JsonObject, frozen=True):
-    """Memory in GiB, operations, and by device the seconds; beginnings of prompts shared unless `--layout padded`."""
+    """Memory in GiB, operations, and by device the seconds."""
 
     weights: Count
     weights_gib: float
@@ -127,7 +125,6 @@ class FinetunePlan(OfTraining, frozen=True, kw_only=True):
     """llmfair finetune-lora --dry-run."""
 
     status: Literal["planned"]
-    warnings: Annotated[Sequence[str], Meta(description="What the training cannot tell.")] = ()
     steps: Count
     tokens: PromptTokens
     estimate: Needs | None
@@ -177,7 +174,7 @@ class TrainingRecord(JsonObject, frozen=True, kw_only=True):
 
 
 class TrainingFacts(TrainingRecord, frozen=True, kw_only=True):
-    """The same with the last validation, why it was rejected, if it was, and the free baseline's `offset`."""
+    """The same with the last validation, why it was rejected, if it was, and the logit `offset`."""
 
     validation: Validation
     why: str | None
@@ -225,7 +222,6 @@ class MergeResults(JsonDocument, frozen=True, kw_only=True):
     dtype: str
     output: str
     form: str
-    titles_alone: bool
     matrices: Count
     change: float
     distortion: float
@@ -234,14 +230,13 @@ class MergeResults(JsonDocument, frozen=True, kw_only=True):
 
 
 # The adapter folder. From the first moment on there are split.json (which queries are trained, validated and tested
-# on, and the settings) and test-queries.txt (those it never saw, to audit it on); then pairs.jsonl (every pair with its
-# target, its weight and the base's margins), training.jsonl (a line for every step and validation) and checkpoints/ to
-# go on from; at the end peft's own two files, metrics.csv and results.json of base, adapter and logit offset on the
-# test queries, README.md (the model card) and, last, llmfair.json, the manifest: a folder without one is unfinished.
-# Where no checkpoint kept the gates, peft's files and the manifest lie in rejected/ instead. When an adapter is asked
-# (`backends/adapters.py`), these keys of it are held against the model, and refuse it: schema, base (name, identity,
-# fingerprint, dtype), template_sha256 and adapter_sha256; and these against the audit, which says where they differ:
-# prompt (name, sha256, form, input, words), dataset and split, whose queries were trained on.
+# on, and the settings) and test-queries.txt (those it never saw); then pairs.jsonl (every pair with its target, weight
+# and the base's margins), training.jsonl (a line for every step and validation) and checkpoints/; at the end peft's own
+# two files, metrics.csv and results.json of base, adapter and logit offset on the test queries, README.md (the model
+# card) and, last, llmfair.json, the manifest: a folder without one is unfinished. Where no checkpoint kept the gates,
+# peft's files and the manifest lie in rejected/ instead. When an adapter is asked (`backends/adapters.py`), the
+# manifest's schema, base, template_sha256 and adapter_sha256 are held against the model, and refuse it; prompt, dataset
+# and split against the audit, which says where they differ.
 
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -273,7 +268,6 @@ class PairRow(JsonObject, frozen=True):
 
 
 def pairs_text(rows: Iterable[PairRow]) -> str:
-    """The lines of `pairs.jsonl`."""
     return "".join(json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
 
@@ -305,7 +299,7 @@ class AdapterDir(RunDir):
             write_whole(queries, [f"{query_id}\n" for query_id in split["test"]])
 
     def margins(self) -> dict[str, tuple[float, float]]:
-        """The base's margins of an earlier start, by pair id; none where it did not come so far."""
+        """The base's margins of an earlier start, by pair id."""
         rows = read_lines(self.pairs, PairRow) if os.path.lexists(self.pairs) else ()
         return {row.pair_id: (row.z1, row.z2) for row in rows}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import product
 from math import ceil, log
@@ -23,6 +23,8 @@ from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
 from llmfair.report.figures import HEADLINES, favoured_of, on_log, value_of
 from llmfair.report.page import Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries
+from llmfair.report.page import General, Page, Source, plain_page
+from llmfair.report.phrases import capitalised, cell, few_queries, percent
 from llmfair.report.plan import duration
 from llmfair.report.plots import Plot, ratios, stacked_answers
 from llmfair.report.section import Section
@@ -50,41 +52,41 @@ def headed_table(results: FinetuneResults) -> Table:
 
 def finetune_table(results: FinetuneResults) -> Table:
     """Base, adapter and logit offset on the test queries: a row each for every relevance stratum."""
-    (low, high), design = results.band, results.design
-    header = (
-        "pairs", "answers of", "protected", "unprotected", "flips", "tied", f"{ODDS} [{results.level * 100:g} %]",
-        "ratio", "first shown wins", "Spearman's rho with the base model", f"conclusion ({low:g}–{high:g})",
-    )  # fmt: skip
-    parts = [
+    design = results.design
+    title = (
         "LoRA adapter" + f" (preset {design.preset})" * bool(design.preset), results.dataset,
         f"{results.attribute} (protected: {results.words.protected})", results.model,
         f"{count(design.split['test'], 'query', 'queries')} that were not trained on, both orders",
-    ]  # fmt: skip
-    rows = tuple(_row(stratum, model, results) for stratum in PAIR_STRATA for model in MODELS)
-    return Table(" · ".join(parts), header, rows, tuple(_notes(results)))
+    )  # fmt: skip
+    rows = (_row(stratum, model, results) for stratum, model in product(PAIR_STRATA, MODELS))
+    return Table.of_texts(" · ".join(title), rows, *_notes(results))
 
 
-def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> tuple[str, ...]:
-    cells = results.cells[model][stratum]
+def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> dict[str, str]:
+    cells, (low, high) = results.cells[model][stratum], results.band
 
-    def text(measure: str, form: str = "{:.1f} %", times: int = 100, group: str = "") -> str:
+    def text(measure: str, group: str = "", form: Callable[[float], str] = percent) -> str:
         value = results.figure(model, measure, stratum, group).value
-        return "" if value is None else form.format(times * value)
+        return "" if value is None else form(value)
 
     odds, finding = results.figure(model, HEADLINE, stratum), results.findings[model].get(stratum)
-    return (
-        f"{stratum}, {sum(astuple(cells)):,}" if model == BASE else "",
-        model,
-        f"{text('WinShare', group='protected')} ({cells.PP:,})",
-        f"{text('WinShare', group='unprotected')} ({cells.UU:,})",
-        text("FlipRate"),
-        text("TieRate"),
-        cell(odds),
-        text(SMOOTHED, "{:.3f}", 1),
-        text("FirstSlotRate"),
-        "" if model == BASE else text("OrderKept", "{:.2f}", 1),
-        "" if finding is None else pair_conclusion(finding, odds, results.band, results.words),
-    )
+    return {
+        "pairs": f"{stratum}, {sum(astuple(cells)):,}" if model == BASE else "",
+        "answers of": model,
+        "protected": f"{text('WinShare', 'protected')} ({cells.PP:,})",
+        "unprotected": f"{text('WinShare', 'unprotected')} ({cells.UU:,})",
+        "flips": text("FlipRate"),
+        "tied": text("TieRate"),
+        f"{ODDS} [{results.level * 100:g} %]": cell(odds),
+        "ratio": text(SMOOTHED, form="{:.3f}".format),
+        "first shown wins": text("FirstSlotRate"),
+        "Spearman's rho with the base model": ""
+        if model == BASE
+        else text("OrderKept", form="{:.2f}".format),
+        f"conclusion ({low:g}–{high:g})": (
+            "" if finding is None else pair_conclusion(finding, odds, results.band, results.words)
+        ),
+    }
 
 
 def _notes(results: FinetuneResults) -> Iterator[str]:
@@ -94,7 +96,7 @@ def _notes(results: FinetuneResults) -> Iterator[str]:
         if change := odds_change(stratum, results):
             yield f"{stratum}: {ODDS} {change}"
     relevant = [results.figure(model, "RelevantFirst", "mixed").value for model in MODELS]
-    shares = ["undefined" if value is None else f"{100 * value:.1f} %" for value in relevant]
+    shares = ["undefined" if value is None else percent(value) for value in relevant]
     yield (
         f"relevant item preferred to an irrelevant one: {shares[0]} → {shares[1]} (logit offset {shares[2]}) of "
         f"{results.counts['test']['mixed'].pairs:,} pairs"
@@ -105,8 +107,8 @@ def _notes(results: FinetuneResults) -> Iterator[str]:
     yield (
         f"trained on {count(split['train'], 'query', 'queries')}: {count(training.steps, 'step')}, "
         f"{training.prompts:,} prompts{', stopped early' * training.stopped_early}; best at step "
-        f"{training.best_step:,}; labels {design.labels}, anchor {design.anchor}, rank {design.rank}, "
-        f"{count(training.modules, 'module')}; prompts {training.layout}: {training.layout_why}"
+        f"{training.best_step:,}; labels {design.labels}, anchor {design.anchor}, rank {design.rank}; prompts "
+        f"{training.layout}: {training.layout_why}"
     )
     yield (
         f"{overlap.items:,} of {count(overlap.train_items, 'item')} trained on stand in measured pairs too, "
@@ -120,7 +122,7 @@ def _notes(results: FinetuneResults) -> Iterator[str]:
 
 
 def odds_change(stratum: str, results: FinetuneResults) -> str:
-    """How far from parity before and after, paired; nothing where there are no odds before or after."""
+    """How far from parity before and after, paired; "" where there are no odds before or after."""
     before, after = (results.figure(model, HEADLINE, stratum).value for model in (BASE, ADAPTER))
     if before is None or after is None:
         return ""
@@ -128,13 +130,10 @@ def odds_change(stratum: str, results: FinetuneResults) -> str:
     way = "as far from" if far == near else "nearer to" if near < far else "farther from"
     limits = "" if change.low is None else f"× {change.value:.2f} [{change.low:.2f}, {change.high:.2f}], "
     p = "" if change.p is None else f"p {p_text(change.p)} of no change, "
-    return (
-        f"{before:.3f} → {after:.3f} ({limits}{p}{count(change.n or 0, 'query', 'queries')}, paired): {way} parity "
-        f"(distance in log odds {far:.2f} → {near:.2f}){OTHER_GROUP * crosses(before, after, results.band)}"
-    )
+    test = f"{limits}{p}{count(change.n or 0, 'query', 'queries')}, paired"
+    other_group = OTHER_GROUP * crosses(before, after, results.band)
+    return f"{before:.3f} → {after:.3f} ({test}): {way} parity{other_group}"
 
-
-# A training while it goes on, as a person sees it.
 
 TRAINING, MEASURING = "Training", "Measuring"
 
@@ -175,9 +174,6 @@ class TrainingProgress:
         return "after training" if self.count.name == MEASURING else "before training"
 
 
-# The model card
-
-
 def model_card(results: FinetuneResults) -> str:
     """The adapter's README.md: what was measured, on which data, and what that does not say."""
     design, training = results.design, results.training
@@ -212,14 +208,9 @@ Serve the adapter over the base; merging rounds it away in part. The prompt must
 
 ## What this does not say
 
-- The figures speak of pairs, of this prompt, of this dataset and of the attribute as two groups. Lists, other prompts,
-  other data and other groups were not measured.
-- A distance from parity is no judgement on a single ranking, and parity on {queries} leaves the intervals above.
-- The adapter knows nothing of why items of one group were preferred; whatever else goes with the group moved with it.
+The figures speak of pairs, of this prompt, of this dataset and of the attribute as two groups: lists, other prompts,
+other data and other groups were not measured. Whatever else goes with the group moved with it.
 """
-
-
-# A dry run, and a merge
 
 
 def plan_text(planned: FinetunePlan) -> str:
@@ -264,12 +255,11 @@ def plan_text(planned: FinetunePlan) -> str:
 
 def merge_text(merged: MergeResults) -> str:
     """What merging an adapter changed, and what to do before it is used."""
-    titles = " (asked with titles alone; it was trained on texts)" * merged.titles_alone
     return (
         f"{merged.adapter} merged into {merged.base}: {count(merged.matrices, 'matrix', 'matrices')}, |ΔW|/|W| "
         f"{merged.change:.2g}\n"
         f"  rounding to {merged.dtype} is {100 * merged.distortion:.2g} % of the change; "
-        f"{merged.flipped:,} of {count(merged.answers, 'probe answer')} flip{titles}\n"
+        f"{merged.flipped:,} of {count(merged.answers, 'probe answer')} flip (asked with titles alone)\n"
         f"  a merged model is not the adapter: audit it with llmfair pairwise -m hf:{merged.output} "
         f"--answers margin --form {merged.form}\n{merged.output}"
     )
@@ -300,16 +290,14 @@ NEAREST = f"what came nearest is in rejected/; {OTHERWISE}"
 def judged(results: FinetuneResults, audit: str) -> FinetuneResults:
     """The results with their verdict: rejected where a gate is not kept or the preference is still there, repaired
     where all odds lie in the band. `audit` is the command that audits the adapter."""
+    same = ("run", "dataset", "attribute", "model", "words", "level", "band")
     conclusions = Conclusions(
-        task="pairwise", run=results.run, dataset=results.dataset, attribute=results.attribute, model=results.model,
-        words=results.words, level=results.level, band=results.band, measures=[HEADLINE],
-        keys=[Key(PAIRS, stratum) for stratum in PAIR_STRATA],
-        findings=results.findings[ADAPTER],
+        **{name: getattr(results, name) for name in same}, task="pairwise", measures=[HEADLINE],
+        keys=[Key(PAIRS, stratum) for stratum in PAIR_STRATA], findings=results.findings[ADAPTER],
         figures={(HEADLINE, stratum): results.figure(ADAPTER, HEADLINE, stratum) for stratum in PAIR_STRATA},
     )  # fmt: skip
     words = VerdictWords("")
-    verdict = words.verdict(conclusions)
-    cases = cases_of(conclusions)
+    verdict, cases = words.verdict(conclusions), cases_of(conclusions)
     gravest = next((case for case in cases if case.key.stratum == verdict.stratum), None)
     status, why, following = _status(results, gravest, audit)
     queries = count(results.design.split["test"], "query that was", "queries that were")
@@ -357,8 +345,6 @@ def audit_of(settings: FinetuneSettings, model: str, folder: Path) -> str:
         + settings.as_flags(SHARED_WITH_TRAINING)
     ).rstrip()
 
-
-# The page of a LoRA adapter: answers of base and adapter on the same pairs, before and after.
 
 WORDS = (
     "A LoRA adapter was trained on pairs of some queries and measured on pairs of others, by the log-probabilities "

@@ -388,21 +388,3 @@ def test_target_modules_are_found_in_the_language_model_or_refused(folder: Path)
     model.checkpoint = replace(model.checkpoint, config={**model.checkpoint.config, "num_hidden_layers": 3})
     with pytest.raises(UsageError, match="8 of these modules in 3 layers"):
         target_modules(model, ["q_proj", "k_proj", "v_proj", "o_proj"])
-
-
-# The benchmark of training runs whole: every layout, the device's way with bfloat16 included
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_benchmark_measures_every_layout(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks import lora
-
-    small = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2}
-    monkeypatch.setitem(lora.SIZES, "tiny", small | {"num_attention_heads": 2, "num_key_value_heads": 1})
-    work = lora.Work(prefix=20, suffix=8, group=8, per_step=16, steps=2)
-    measured = lora.measure("tiny", "cpu", dtype, work)
-    assert [row["name"] for row in measured["rows"]] == ["naive", "padded", "shared"]
-    assert all(row["prompts_per_second"] > 0 and 0 < row["mfu"] < 1 for row in measured["rows"])
-    assert measured["floors"]["shared"] > measured["floors"]["padded"] > 0
