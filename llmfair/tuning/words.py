@@ -20,13 +20,9 @@ from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
-from llmfair.report.figures import HEADLINES, favoured_of, on_log, value_of
-from llmfair.report.page import Page, Source, plain_page
-from llmfair.report.phrases import capitalised, cell, few_queries
 from llmfair.report.page import General, Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries, percent
 from llmfair.report.plan import duration
-from llmfair.report.plots import Plot, ratios, stacked_answers
 from llmfair.report.section import Section
 from llmfair.report.table import Table, headed, markdown
 from llmfair.report.verdict import OTHER_GROUP, Case, VerdictWords, cases_of, crosses
@@ -359,7 +355,7 @@ WORDS = (
 def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     """The page of an adapter folder, from its results."""
     results: FinetuneResults = source.results
-    section = Section(finetune_table(results), [*_plots(results)], words=WORDS)
+    section = Section(finetune_table(results), words=WORDS)
     return plain_page(
         results, exhibits, section, "LoRA adapter",
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
@@ -367,25 +363,4 @@ def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     )  # fmt: skip
 
 
-def _plots(results: FinetuneResults) -> Iterator[Plot]:
-    """Figure 4 of the paper: shares of answers, and their ratio; and the preference odds."""
-    both, shares = (BASE, ADAPTER), list[tuple[str, dict[str, float]]]()
-    measures = (("WinShare", "protected"), ("WinShare", "unprotected"), ("FlipRate", ""))
-    for stratum, model in product(PAIR_STRATA, both):
-        if any(astuple(results.cells[model][stratum])):
-            won, lost, flipped = (
-                results.figure(model, of, stratum, group).value or 0.0 for of, group in measures
-            )
-            tied = max(0.0, 1 - won - lost - flipped)  # margins are always read
-            shares.append((f"{stratum}\n{model}", {"PP": won, "UU": lost, "FF": flipped, "T": tied}))
-    if shares:
-        yield stacked_answers(shares, asdict(results.words))
-    drawn = ((HEADLINE, HEADLINES, ODDS, results.band), (SMOOTHED, SMOOTHED, "ratio", None))
-    for measure, file, name, band in drawn:
-        lines = []
-        for stratum in PAIR_STRATA:
-            before, after = (on_log(value_of(results.figure(model, measure, stratum))) for model in both)
-            lines.append((stratum, before, after))
-        if any(after for *_, after in lines):
-            title = f"{capitalised(name)}, before and after"
-            yield ratios(lines, name, band, title, file, favoured=favoured_of(results.words))
+ADAPTER_PAGE = General(words=WORDS, page=adapter_page, table=lambda source: finetune_table(source.results))
