@@ -261,11 +261,7 @@ class Design(ABC, Generic[T]):
     ) -> tuple[dict[str, typed.ProbeCounts], dict[str, typed.ProbeAnswers]]:
         """By condition, how many programs there are and came to an end; and how many of these could not be read."""
         planned, ended, unparseable = Counter[str](), Counter[str](), Counter[str]()
-        before, chains, answers = (
-            dict[str, Any](),
-            dict[str, typed.ProbeCounts](),
-            dict[str, typed.ProbeAnswers](),
-        )
+        before = dict[str, Any]()
         for programs in (lambda results: self.programs(), *(stage.programs for stage in self.stages())):
             for program in programs({**before}):
                 planned[program.condition] += 1
@@ -273,10 +269,10 @@ class Design(ABC, Generic[T]):
                     before[program.probe_id] = result = results[program.probe_id]
                     ended[program.condition] += 1
                     unparseable[program.condition] += self.unparseable(result) > 0
-        for name in (condition.name for condition in self.conditions):
-            chains[name] = typed.ProbeCounts(planned[name], ended[name])
-            answers[name] = typed.ProbeAnswers(probes=ended[name], unparseable=unparseable[name])
-        return chains, answers
+        names = [condition.name for condition in self.conditions]
+        chains = {name: typed.ProbeCounts(planned[name], ended[name]) for name in names}
+        read = {name: typed.ProbeAnswers(probes=ended[name], unparseable=unparseable[name]) for name in names}
+        return chains, read
 
     def observe(self, results: Mapping[str, T]) -> Mapping[str, Sequence[Observation]]:
         """What measures read, by condition, one for each query that has results."""

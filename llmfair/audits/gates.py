@@ -256,12 +256,8 @@ def suite_of(name: str, task: str, results: Results | None, error: LlmfairError 
 
 def suites_of_score(results: ScoreResults) -> list[Suite]:
     """Every RUN of measured runs."""
-    return [
-        Suite(
-            run.run, results.task, run.verdict, [gate for gate in results.requirements if gate.run == run.run]
-        )
-        for run in results.runs
-    ]
+    gates = {run.run: [gate for gate in results.requirements if gate.run == run.run] for run in results.runs}
+    return [Suite(run.run, results.task, run.verdict, gates[run.run]) for run in results.runs]
 
 
 def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> None:
