@@ -351,11 +351,8 @@ def plan_finetune(settings: FinetuneSettings) -> typed.FinetunePlan:
     design = make_tuning_design(settings)
     tokenizer = checkpoints.tokenizer_of(design.checkpoint)
     template = ChatTemplate(tokenizer, settings.system, template_args(settings.template_arg))
-    pairs, by_query, prompts = (
-        [*chain(*design.drawn.groups)],
-        dict[str, list[Ids]](),
-        list[typed.PromptAsAsked](),
-    )
+    pairs, by_query = [*chain(*design.drawn.groups)], dict[str, list[Ids]]()
+    prompts = list[typed.PromptAsAsked]()
     for pair in islice(pairs[:: max(1, len(pairs) // SAMPLED)], SAMPLED):
         for chat in drawing.chats_of(pair, design.ranker):
             ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))

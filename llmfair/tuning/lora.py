@@ -137,8 +137,8 @@ def is_over(state: Any, settings: FinetuneSettings) -> bool:
 
 
 class Interrupts:
-    """The first of Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved; launchers and schedulers send
-    further ones to a process and to its group."""
+    """The first of Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved; further ones change nothing, as
+    launchers and schedulers send them to a process and to its group."""
 
     number = 0
 

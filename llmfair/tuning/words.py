@@ -66,6 +66,9 @@ def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> dict[str
         return "" if value is None else form(value)
 
     odds, finding = results.figure(model, HEADLINE, stratum), results.findings[model].get(stratum)
+    rho, conclusion = "" if model == BASE else text("OrderKept", form="{:.2f}".format), ""
+    if finding is not None:
+        conclusion = pair_conclusion(finding, odds, results.band, results.words)
     return {
         "pairs": f"{stratum}, {sum(astuple(cells)):,}" if model == BASE else "",
         "answers of": model,
@@ -76,12 +79,8 @@ def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> dict[str
         f"{ODDS} [{results.level * 100:g} %]": cell(odds),
         "ratio": text(SMOOTHED, form="{:.3f}".format),
         "first shown wins": text("FirstSlotRate"),
-        "Spearman's rho with the base model": ""
-        if model == BASE
-        else text("OrderKept", form="{:.2f}".format),
-        f"conclusion ({low:g}–{high:g})": (
-            "" if finding is None else pair_conclusion(finding, odds, results.band, results.words)
-        ),
+        "Spearman's rho with the base model": rho,
+        f"conclusion ({low:g}–{high:g})": conclusion,
     }
 
 
