@@ -76,15 +76,15 @@ def reranked(
             f"{path}: no ranked {what} of {judged.name} (here '{next(iter(documents))}').",
             "a run and its groups call documents by the same ids",
         )
-    said, all_of_them = list[str](), f"of {len(documents):,} documents"
+    notes, all_of_them = list[str](), f"of {len(documents):,} documents"
     if ranker.reads_groups and (lack := len(documents) - len(grouped)):
-        said.append(f"{lack:,} {all_of_them} have no group of {attribute}")
+        notes.append(f"{lack:,} {all_of_them} have no group of {attribute}")
     if ranker.reads_texts and (lack := len(documents) - len(in_data)):
-        said.append(f"{lack:,} {all_of_them} are not in the dataset")
+        notes.append(f"{lack:,} {all_of_them} are not in the dataset")
     if file.upside_down:
-        said.append("scores rise with the rank, and the score orders a run")
+        notes.append("scores rise with the rank, and the score orders a run")
     ordered = [ranker.ordered(candidates)[0] for candidates in lists]
-    warnings = [*ranker.warnings, *(f"{path}: {text}" for text in (*said, *remarks(ranker, ordered)))]
+    warnings = [*ranker.warnings, *(f"{path}: {text}" for text in (*notes, *remarks(ranker, ordered)))]
     return [Ranking(order.query.query_id, order.doc_ids) for order in ordered], warnings
 
 
