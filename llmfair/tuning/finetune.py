@@ -204,17 +204,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         return drawing.render(groups, design.ranker, template, checkpoint.context)
 
     def answers(groups: Sequence[PairGroup], tell: lora.Tell = lambda done, words: None) -> Floats:
-        """Margins (pairs, 2), each process calculating its share of them."""
-        margins, piece = list[Floats](), list[ExampleGroup]()
-        for place, group in enumerate(examples(groups), 1):
-            piece.append(group)
-            if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
-                margins += lora.shared_out(
-                    piece, lambda share: head.pair_margins(model, share, engine["batch_tokens"])
-                )
-                piece = []
-                tell(2 * sum(map(len, margins)), "")
-        return np.concatenate(margins)
+        return margins_of(model, examples(groups), engine["batch_tokens"], tell)
 
     # The base's own answers: on what is trained on, for labels; on the rest, for before.
     train = ([*chain(*strata.values())] for strata in drawn.train.values())
@@ -276,6 +266,20 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         "README.md": model_card(results),
     }
     lora.first(lambda: folder.finish(manifest, files, passed=not record.rejected))
+
+
+def margins_of(
+    model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: lora.Tell
+) -> Floats:
+    """Margins (pairs, 2) of all groups, each process calculating its share of them."""
+    margins, piece = list[Floats](), list[ExampleGroup]()
+    for place, group in enumerate(groups, 1):
+        piece.append(group)
+        if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
+            margins += lora.shared_out(piece, lambda share: head.pair_margins(model, share, batch_tokens))
+            piece = []
+            tell(2 * sum(map(len, margins)), "")
+    return np.concatenate(margins)
 
 
 def _rows(
