@@ -28,20 +28,10 @@ from llmfair.metrics.base import (
 from llmfair.nouns import Measurement
 from llmfair.registry import register
 from llmfair.results import OddsPower
-from llmfair.stats import intervals
+from llmfair.stats import intervals, strata
 from llmfair.stats.intervals import SAME, UNBOUNDED, Bounds, Estimate, Method, without_favour
 from llmfair.stats.pairs import PairContributions, Weights, estimate, pair_p
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
-from llmfair.stats.strata import (
-    DECIMALS,
-    Figure,
-    change,
-    figure,
-    null_scores,
-    one_way_bound,
-    slots_decide,
-    together,
-)
 
 ALL = "all"
 """The query_id of an aggregate row."""
@@ -325,7 +315,7 @@ class Preference:
     """
 
     estimate: Estimate
-    figure: Figure
+    figure: strata.Figure
     null_scores: NDArray[np.float64]
     bound: Bound | None = None
     slots_decide: bool = False
@@ -356,37 +346,37 @@ def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Prefere
     """Of these very comparisons, which tables, conclusions and contrasts all ask for."""
     outcomes = _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
     stratum = compared[0].stratum
-    value = figure(outcomes, stratum)
+    value = strata.figure(outcomes, stratum)
     if value.always_ahead is not None:
-        high = one_way_bound(value.independent, level)
+        high = strata.one_way_bound(value.independent, level)
         limits: tuple[float | None, float | None] = (1 / high, None) if value.always_ahead else (None, high)
         sides = np.full(value.queries, 0.5 if value.always_ahead else -0.5)
         bound: Bound = "at least" if value.always_ahead else "at most"
         return Preference(Estimate(None, *limits, value.queries, value.reason), value, sides, bound)
     if value.reason != "separated":
         fit = None if value.recurs else value.fit
-        scores = np.zeros(0) if fit is None else null_scores(outcomes, stratum, fit)
+        scores = np.zeros(0) if fit is None else strata.null_scores(outcomes, stratum, fit)
         tied = float(np.mean([each.tied for each in compared]))
         return Preference(_estimate(value, level), value, scores, tied=tied)
     # odds that leave slots out, as a bound of those that are separated
     plain = replace(outcomes, window=1)
-    alone = figure(plain, stratum)
+    alone = strata.figure(plain, stratum)
     if alone.fit is None:
         return Preference(Estimate(None, None, None, value.queries, value.reason), value, np.zeros(0))
-    decided = slots_decide(outcomes, stratum)
+    decided = strata.slots_decide(outcomes, stratum)
     estimate = replace(_estimate(alone, level), reason="slots_decide" if decided else "separated")
     nearer: Bound = "at most" if alone.fit.log_odds < 0 else "at least"
-    return Preference(estimate, alone, null_scores(plain, stratum, alone.fit), nearer, decided)
+    return Preference(estimate, alone, strata.null_scores(plain, stratum, alone.fit), nearer, decided)
 
 
-def _estimate(value: Figure, level: float) -> Estimate:
+def _estimate(value: strata.Figure, level: float) -> Estimate:
     limits = value.interval(level)
     if limits is None or value.log_odds is None or value.error is None:
         return Estimate(None, None, None, value.queries, value.reason)
     return Estimate(exp(value.log_odds), *limits, value.queries, None, value.error)
 
 
-_together = lru_cache(maxsize=16)(together)
+_together = lru_cache(maxsize=16)(strata.together)
 
 
 @register("aggregate", "preference-odds")
@@ -420,7 +410,7 @@ def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None
     contrast = value.fit.first_slot
     moved = value.fit.spread(contrast).error
     centre = float(value.fit.coefficients @ contrast)
-    return _estimate(replace(value, log_odds=round(centre, DECIMALS), error=moved), inference.level)
+    return _estimate(replace(value, log_odds=round(centre, strata.DECIMALS), error=moved), inference.level)
 
 
 def odds_by_query(values: Mapping[str, Value]) -> dict[str, float]:
@@ -450,7 +440,7 @@ def preference_change(
     The parts are jackknife pseudo-values, shape (queries,); p is that of the interval's t where items recur, else None.
     None where either has no finite odds, or no query is in both.
     """
-    numbers, figures = dict[str, int](), list[Figure]()
+    numbers, figures = dict[str, int](), list[strata.Figure]()
     both = (
         {of for of, value in each.items() if isinstance(value, QueryComparisons)} for each in (one, other)
     )
@@ -459,10 +449,10 @@ def preference_change(
         compared = _compared(values[query_id] for query_id in shared)
         if not compared:
             return None
-        outcomes = together([(each.outcomes, each.doc_ids) for each in compared], numbers)
-        figures.append(figure(outcomes, compared[0].stratum))
+        outcomes = strata.together([(each.outcomes, each.doc_ids) for each in compared], numbers)
+        figures.append(strata.figure(outcomes, compared[0].stratum))
     fits = [each.fit for each in figures]
-    if fits[0] is None or fits[1] is None or (moved := change(fits[0], fits[1])) is None:
+    if fits[0] is None or fits[1] is None or (moved := strata.change(fits[0], fits[1])) is None:
         return None
     difference, spread = moved
     freedom = max(1.0, spread.clusters - 1)
