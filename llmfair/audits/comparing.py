@@ -195,8 +195,6 @@ def changes_by_query(
         yield assessed(row, measure, base, other)
 
 
-# The comparison
-
 SAME_LISTS = "give both the same -d, -a, --limit, --queries and the same draw of lists"
 REFUSED = {
     "task": ("are runs of different tasks", "name runs of one kind"),

@@ -91,9 +91,6 @@ def _plan(kind: Kind, settings: AuditSettings) -> dict[str, Any]:
     return planned
 
 
-# The audit procedure against a known truth: simulated audits of injected preferences
-
-
 BLOCK = 50
 """Audits simulated at once, from one seed: more runs leave the earlier ones as they were."""
 Drawn = TypeVar("Drawn")

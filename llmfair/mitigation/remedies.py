@@ -342,11 +342,9 @@ class NamedPrompt(Remedy):
         return Remedied(run.orders_of(name), calls=run.results.answers[name].asked, condition=name)
 
 
-# A logit offset: the strengths behind the rankings, with one number added to those of the protected group. An item's
-# strength is on the scale of log odds (`stats/power.py`), from all orders of its list. The offset brings the preference
-# odds of the rankings to 1: the weighted median, over pairs of equally relevant items of both groups, of how far the
-# unprotected one is ahead, every query weighing 1. It is estimated on other queries than those that it is applied to
-# (five folds), so that no query's judgements order its own list; to apply it the groups alone have to be known.
+# The offset is the weighted median, over pairs of equally relevant items of both groups, of how far the unprotected one
+# is ahead (on the scale of log odds, every query weighing 1), estimated on other queries than those that it is applied
+# to (five folds), so that no query's judgements order its own list; to apply it the groups alone have to be known.
 
 Floats = NDArray[np.float64]
 

@@ -180,8 +180,6 @@ def change_text(change: ChangeRow) -> str:
     return text if change.p_adjusted is None else f"{text}, p {p_text(change.p_adjusted)}"
 
 
-# Remedies in a table: what each buys and costs, a line each.
-
 LABELS = {ODDS: "odds of rankings", ANSWERS: "odds of answers", CONSISTENCY: "consistency"}
 SHORT = {"not_measured": "", "answers_untouched": "as unmitigated", "single_order": "one order"}
 """Reasons so short that a cell has room for them; the notes and the report say more."""
@@ -272,8 +270,6 @@ def plan_table(planned: MitigationPlan) -> Table:
     title = f"Mitigation of {planned.run} · {count(planned.calls, 'call')}"
     return Table.of(title, columns, planned.remedies, ("Nothing was asked.",))
 
-
-# The page of a mitigation: the front of remedies, their figures and changes, and what each of them is.
 
 WORDS = (
     "Each remedy makes other rankings of the run's lists: from the rankings that are there, without a call, or by "

@@ -219,8 +219,6 @@ def split_queries(lists: Sequence[Candidates], attribute: Attribute, train_share
     return Split(*(tuple(query_id for query_id in every if query_id in part) for part in parts))
 
 
-# The pairs of each part of the split.
-
 PARTS: Mapping[Stratum, int] = {"relevant": 13, "irrelevant": 13, "mixed": 6}
 """Pairs of each stratum in a group of 32: shares of 40, 40 and 20 %."""
 OF_A_GROUP = sum(PARTS.values())

@@ -116,9 +116,6 @@ def offset_of(answers: AnsweredPairs) -> float:
     return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
 
 
-# One model's figures
-
-
 @dataclass(frozen=True)
 class Figures:
     """One model's figures on the measured pairs, as tidy rows, with the audit's conclusions by relevance stratum."""

@@ -146,8 +146,6 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     return TuningDesign(settings, dataset, attribute, queries, ranker, checkpoint, drawn, held_out)
 
 
-# The training
-
 PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
 
@@ -339,8 +337,6 @@ def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[st
         "split": plain(design.drawn.split),
     }  # fmt: skip
 
-
-# What a training would take, counted and computed before anything is asked.
 
 SAMPLED = 100
 """So many pairs are cut into tokens; the others are taken to be as long."""

@@ -387,9 +387,6 @@ def train(
     )  # fmt: skip
 
 
-# Before anything is trained
-
-
 def groups_at_a_time(settings: FinetuneSettings, devices: int) -> int:
     """How many groups each device takes after each other for a step. Raises UsageError where it is no whole number."""
     at_once = (settings.group_size + settings.group_size % 2) * devices

@@ -73,9 +73,8 @@ def _probes(folder: Path) -> PairGroup:
     return tuple(pairs)
 
 
-# Merging an adapter into its base, on request, and what that costs. A rank-1 change is smaller than the steps of
-# bfloat16 over most of a weight matrix, so merged weights are not the adapter: how far off they are, and how many
-# answers flip, is measured and said.
+# A rank-1 change is smaller than the steps of bfloat16 over most of a weight matrix, so merged weights are not the
+# adapter: how far off they are, and how many answers flip, is measured and said.
 
 
 def merge(

@@ -131,8 +131,6 @@ class FinetunePlan(OfTraining, frozen=True, kw_only=True):
     prompts: Sequence[PromptAsAsked]
 
 
-# Trained and measured
-
 REJECTED = 1e6
 """Added to the distance from parity of a checkpoint that fails a gate, so that the nearest of these is known, too."""
 
