@@ -105,8 +105,13 @@ class ScoringRanker(Ranker):
     def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:
         """The candidates by falling score and their scores; equal scores keep the order they came in."""
         scores = self.scores(candidates)
-        best_first = sorted(range(len(scores)), key=lambda place: -scores[place])
-        return candidates.at(best_first), tuple(scores[place] for place in best_first)
+        places = best_first(scores)
+        return candidates.at(places), tuple(scores[place] for place in places)
+
+
+def best_first(scores: Sequence[float]) -> list[int]:
+    """The places of scores, the highest first, equal ones in their order."""
+    return sorted(range(len(scores)), key=lambda place: -scores[place])
 
 
 def remarks(ranker: Ranker, ordered: Sequence[Candidates]) -> list[str]:

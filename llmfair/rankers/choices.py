@@ -62,10 +62,6 @@ class Choice:
     margin: float | None = None
     mass: float | None = None
 
-    @property
-    def unparseable(self) -> bool:
-        return self.problem not in (None, Problem.TIE)
-
 
 _BY_FINISH = {finish: Problem[bad.name] for finish, bad in BY_FINISH.items()} | {
     Finish.FILTERED: Problem.FILTERED

@@ -25,7 +25,7 @@ from llmfair.io.files import encode
 from llmfair.metrics.base import Declared, Free, Judged, Undefined, number, read_parameters, spelled, whole
 from llmfair.metrics.targets import Cells, cells, target_shares
 from llmfair.nouns import Attribute, Candidates, Document, Side
-from llmfair.rankers.base import RankerOptions, ScoringRanker
+from llmfair.rankers.base import RankerOptions, ScoringRanker, best_first
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.neural import SBERT, Encoder, Vectors, named_encoder
 from llmfair.rankers.reranking import EPS, MEMBERSHIP, min_max
@@ -96,10 +96,9 @@ class CrossFitted(ScoringRanker):
         first_stage = candidates.scores
         if first_stage is None or len(first_stage) <= self._pool:
             return super().ordered(candidates)
-        by_score = sorted(range(len(first_stage)), key=lambda place: -first_stage[place])
-        best, others = by_score[: self._pool], by_score[self._pool :]
-        scores = dict(zip(best, self.scores(candidates.at(best)), strict=True))
-        return candidates.at([*sorted(best, key=lambda place: -scores[place]), *others]), None
+        pool = candidates.at(best_first(first_stage))
+        best = best_first(self.scores(pool.at(range(self._pool))))
+        return pool.at([*best, *range(self._pool, len(first_stage))]), None
 
     def scores(self, candidates: Candidates) -> Sequence[float]:
         """What the model without the query's fold gives; raises what fitting it raises."""

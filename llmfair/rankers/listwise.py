@@ -6,8 +6,9 @@ is kept for every window.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.nouns import Attribute, Chat, Completion, Document, Probe, Steps
@@ -17,8 +18,8 @@ from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import OFFERED, is_formed
 from llmfair.rankers.strategies import Plan, Ranked, Strategy, Window, WindowAnswer
 
-# A bad answer is asked again with draws 100, 101, …; of draw 1 with 200, 201, …, so repeats share no answer.
 RETRY_DRAWS = 100
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,30 @@ def retries_of(on_bad_answer: str) -> int:
     )
 
 
+def readings_of(
+    chats: Sequence[Chat],
+    policy: str,
+    read: Callable[[Chat, Completion, T | None], T],
+    bad: Callable[[T], bool],
+) -> Steps[list[T]]:
+    """What is read of chats that are asked at once; bad answers are asked again as often as the policy says.
+
+    `read` gets what was read of the answer before, if any. Draws 100, 101, … ask again; of draw 1 these are 200, 201,
+    …, so repeats share no answer.
+    """
+    completions = yield chats
+    readings = [read(chat, completion, None) for chat, completion in zip(chats, completions, strict=True)]
+    for attempt in range(retries_of(policy)):
+        places = [place for place, reading in enumerate(readings) if bad(reading)]
+        if not places:
+            break
+        again = [replace(chats[n], draw=RETRY_DRAWS * (chats[n].draw + 1) + attempt) for n in places]
+        completions = yield again
+        for place, chat, completion in zip(places, again, completions, strict=True):
+            readings[place] = read(chat, completion, readings[place])
+    return readings
+
+
 class _Asking:
     """Asks the questions of one probe. What they share is made once: a run asks 100,000 of them."""
 
@@ -123,27 +148,18 @@ class _Asking:
     ) -> Steps[Sequence[WindowAnswer]]:
         """What became of questions that are asked at once."""
         chats = [self._chat(documents, start, pass_number) for documents, start in windows]
-        completions = yield chats
-        answers = [self._read(chat, completion) for chat, completion in zip(chats, completions, strict=True)]
-        first_retry = RETRY_DRAWS * (self.draw + 1)
-        for draw in range(first_retry, first_retry + retries_of(self.ranker.on_bad_answer)):
-            bad = [place for place, answer in enumerate(answers) if _is_bad(answer)]
-            if not bad:
-                break
-            completions = yield [replace(chats[place], draw=draw) for place in bad]
-            for place, completion in zip(bad, completions, strict=True):
-                answers[place] = self._read(replace(chats[place], draw=draw), completion, answers[place])
-        bad_answer = next(filter(_is_bad, answers), None)
-        if self.ranker.on_bad_answer == "fail" and bad_answer is not None:
+        answers = yield from readings_of(chats, self.ranker.on_bad_answer, self._read, _is_bad)
+        bad = next(filter(_is_bad, answers), None)
+        if self.ranker.on_bad_answer == "fail" and bad is not None:
             raise UnparseableAnswer(
-                f"query '{self.about['query_id']}', pass {bad_answer.pass_number}, window "
-                f"[{bad_answer.start}, {bad_answer.end}): a bad answer ({bad_answer.answer_class})."
+                f"query '{self.about['query_id']}', pass {bad.pass_number}, window "
+                f"[{bad.start}, {bad.end}): a bad answer ({bad.answer_class})."
             )
         self.windows += answers
         self.round += 1
         return answers
 
-    def _read(self, chat: Chat, completion: Completion, bad: WindowAnswer | None = None) -> WindowAnswer:
+    def _read(self, chat: Chat, completion: Completion, bad: WindowAnswer | None) -> WindowAnswer:
         """What an answer did, in the place of a bad one."""
         doc_ids, (start, end) = tuple(chat.about["doc_ids"]), chat.about["window"]
         reading = self.question.read(completion, len(doc_ids), self.ranker.reader)

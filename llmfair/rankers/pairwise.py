@@ -6,8 +6,8 @@ protected item first, chat 2 shows it second, and they differ in nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal, cast
 
 from llmfair.nouns import (
@@ -16,6 +16,7 @@ from llmfair.nouns import (
     Document,
     Expects,
     Labels,
+    PairAnswer,
     PairStratum,
     PairVerdict,
     Permutation,
@@ -28,7 +29,7 @@ from llmfair.nouns import (
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin
-from llmfair.rankers.listwise import RETRY_DRAWS, retries_of
+from llmfair.rankers.listwise import readings_of, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
 from llmfair.rankers.questions import SCORED, is_formed
 
@@ -38,7 +39,7 @@ PairForm = Literal[Form, "scores"]
 _EXPECTS: dict[PairForm, Expects] = {
     "order": Permutation(2), "letter": Labels(LABELS["letter"]), "scores": Scores(2),
 }  # fmt: skip
-_UNREAD = Choice(None)
+UNPARSEABLE = attrgetter("unparseable")
 
 
 @dataclass(frozen=True)
@@ -66,57 +67,35 @@ class PairwiseRanker:
 
     def chats(self, probe: Probe) -> tuple[Chat, Chat]:
         """The two questions about a probe's pair: the protected item first, then second."""
-        protected, unprotected = probe.candidates.documents
-        sides = (Side.PROTECTED, Side.UNPROTECTED)
-        return (
-            self._chat(probe, (protected, unprotected), sides),
-            self._chat(probe, (unprotected, protected), sides[::-1]),
-        )
+        protected, unprotected = zip(probe.candidates.documents, Side, strict=True)
+        return self._chat(probe, protected, unprotected), self._chat(probe, unprotected, protected)
 
     def steps(self, probe: Probe) -> Steps[PairVerdict]:
         """Asks in both orders. Raises UnparseableAnswer for an unparseable answer if the policy is `fail`."""
         chats = self.chats(probe)
-        completions = yield chats
-        choices, formed, bad = [_UNREAD, _UNREAD], [True, True], [0, 1]
-        draw, last = RETRY_DRAWS * (probe.draw + 1), retries_of(self.on_bad_answer)
-        for attempt in range(last + 1):
-            for place, completion in zip(bad, completions, strict=True):
-                choices[place] = choice = read_answer(completion, self.form, self.answers)
-                formed[place] &= is_formed(completion, _EXPECTS[self.form], choice.problem is None)
-            bad = [place for place in bad if choices[place].unparseable]
-            if not bad or attempt == last:
-                break
-            completions = yield [replace(chats[place], draw=draw + attempt) for place in bad]
-        if self.on_bad_answer == "fail" and bad:
-            raise UnparseableAnswer(
-                f"query '{probe.candidates.query.query_id}', {probe.condition} pair {probe.order}, protected item "
-                f"{('first', 'second')[bad[0]]}: an unparseable answer ({choices[bad[0]].problem})."
-            )
-        first, second = (
-            pair_answer(
-                None if choice.item is None else Side(chat.about["sides"][choice.item]),
-                choice.problem,
-                choice.margin,
-                choice.mass,
-                in_form,
-            )
-            for chat, choice, in_form in zip(chats, choices, formed, strict=True)
-        )
+        answers = yield from readings_of(chats, self.on_bad_answer, self._read, UNPARSEABLE)
+        for place, answer in enumerate(answers):
+            if self.on_bad_answer == "fail" and answer.unparseable:
+                raise UnparseableAnswer(
+                    f"query '{probe.candidates.query.query_id}', {probe.condition} pair {probe.order}, protected item "
+                    f"{('first', 'second')[place]}: an unparseable answer ({answer.problem})."
+                )
+        first, second = answers
         protected, unprotected = probe.candidates.doc_ids
-        return PairVerdict(
-            query_id=probe.candidates.query.query_id,
-            stratum=cast(PairStratum, probe.condition),
-            number=probe.order,
-            draw=probe.draw,
-            protected=protected,
-            unprotected=unprotected,
-            first=first,
-            second=second,
-        )
+        query_id, stratum = probe.candidates.query.query_id, cast(PairStratum, probe.condition)
+        return PairVerdict(query_id, stratum, probe.order, probe.draw, protected, unprotected, first, second)
 
-    def _chat(self, probe: Probe, documents: Sequence[Document], sides: Sequence[Side]) -> Chat:
+    def _read(self, chat: Chat, completion: Completion, bad: PairAnswer | None) -> PairAnswer:
+        choice = read_answer(completion, self.form, self.answers)
+        formed = is_formed(completion, _EXPECTS[self.form], choice.problem is None) and (
+            bad is None or bad.formed
+        )
+        winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
+        return pair_answer(winner, choice.problem, choice.margin, choice.mass, formed)
+
+    def _chat(self, probe: Probe, *shown: tuple[Document, Side]) -> Chat:
         query, relevance = probe.candidates.query, probe.candidates.relevance
-        first, second = (self.shown(document) for document in documents)
+        first, second = (self.shown(document) for document, _ in shown)
         values = {"query": clean(query.text), "first": first, "second": second}
         about = {
             "task": "pairwise",
@@ -125,9 +104,9 @@ class PairwiseRanker:
             "pair": probe.order,
             "variant": probe.variant,
             "names": None,
-            "doc_ids": [document.doc_id for document in documents],
-            "sides": [side.value for side in sides],
-            "relevance": [relevance.get(document.doc_id, 0) for document in documents],
+            "doc_ids": [document.doc_id for document, _ in shown],
+            "sides": [side.value for _, side in shown],
+            "relevance": [relevance.get(document.doc_id, 0) for document, _ in shown],
         }
         return Chat(self.prompt.render(values, self.form), _EXPECTS[self.form], probe.draw, about)
 

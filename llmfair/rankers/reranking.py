@@ -16,7 +16,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Declared, Free, Judged, Undefined, number, read_parameters, spelled, whole
 from llmfair.metrics.targets import IMPLIES, SPREAD_TO_TARGET, Cells, cells, target_shares
 from llmfair.nouns import Candidates, Ranking, Side
-from llmfair.rankers.base import Ranker, RankerOptions
+from llmfair.rankers.base import Ranker, RankerOptions, best_first
 from llmfair.rankers.bm25 import Bm25, bm25
 from llmfair.rankers.neural import KINDS, Encoder, unit
 from llmfair.registry import register
@@ -65,10 +65,9 @@ class Reranker(Ranker):
         scores = candidates.scores
         if scores is None:
             scores = tuple(self.first_stage.scores(candidates))
-        by_score = sorted(range(len(scores)), key=lambda place: -scores[place])
-        pool = replace(candidates, scores=scores).at(by_score)
-        first = [*self.order(pool, np.array(pool.scores, dtype=float))]
-        return pool.at([*dict.fromkeys([*first, *range(len(by_score))])]), None
+        pool = replace(candidates, scores=scores).at(best_first(scores))
+        first = self.order(pool, np.array(pool.scores, dtype=float))
+        return pool.at([*dict.fromkeys([*first, *range(len(scores))])]), None
 
 
 def first_best(worth: Floats) -> int:
