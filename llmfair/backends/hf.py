@@ -7,19 +7,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from llmfair import checkpoints
 from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions, require_room
 from llmfair.backends.local import ChatTemplate, InProcess, LocalModel, grammar_of, label_answers, load_model
 from llmfair.backends.openai import finish_of
-from llmfair.checkpoints import (
-    Checkpoint,
-    Place,
-    arguments_of,
-    device_of,
-    dtype_of,
-    find_checkpoint,
-    require_local,
-)
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register
@@ -37,8 +29,8 @@ ARGUMENTS: Mapping[str, Any] = {
 @register("backend", "hf")
 def hf(name: str, options: BackendOptions) -> LocalBackend:
     """A model by folder or repository. Raises MissingExtra, UsageError, and BackendError for one not to be had."""
-    require_local()
-    return LocalBackend(find_checkpoint(name), options)
+    checkpoints.require_local()
+    return LocalBackend(checkpoints.find_checkpoint(name), options)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,7 +48,7 @@ class LocalBackend(InProcess[_Job]):
 
     max_workers = 64
 
-    def __init__(self, checkpoint: Checkpoint, options: BackendOptions) -> None:
+    def __init__(self, checkpoint: checkpoints.Checkpoint, options: BackendOptions) -> None:
         self.checkpoint = checkpoint
         # Switched off and not there are the same, bit by bit.
         self.options = options = options if options.adapted else replace(options, adapter=None)
@@ -65,7 +57,7 @@ class LocalBackend(InProcess[_Job]):
         self.capabilities = frozenset({"seed", "adapter", "backend_args"})
         if not checkpoint.encoder_decoder:
             self.capabilities |= {"constrain", "margins", "forced_margins", "system_role"}
-        self.dtype, self._why_dtype = dtype_of(checkpoint, self.arguments["dtype"])
+        self.dtype, self._why_dtype = checkpoints.dtype_of(checkpoint, self.arguments["dtype"])
         self.facts: Mapping[str, Any] = {}
         self.adapter: Adapter | None = None
         parts = ["hf", checkpoint.identity, self.dtype]
@@ -107,8 +99,8 @@ class LocalBackend(InProcess[_Job]):
     def _load(self) -> None:
         from importlib.metadata import version
 
-        device, why = device_of(self.arguments["device"])
-        place = Place(device, self.dtype, f"{device}: {why}; {self.dtype}: {self._why_dtype}")
+        device, why = checkpoints.device_of(self.arguments["device"])
+        place = checkpoints.Place(device, self.dtype, f"{device}: {why}; {self.dtype}: {self._why_dtype}")
         model = load_model(self.checkpoint, place, self.options, self.arguments["attention"])
         model.cancelled = self.closing.is_set
         if self.adapter is not None and model.template is not None:
@@ -183,7 +175,7 @@ class LocalBackend(InProcess[_Job]):
 
 def read_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
     """`--backend-arg` over the defaults. Raises UsageError for an unknown name or a wrong value."""
-    return arguments_of("hf:", settings, ARGUMENTS)
+    return checkpoints.arguments_of("hf:", settings, ARGUMENTS)
 
 
 def _probe(model: LocalModel, template: ChatTemplate) -> list[Mapping[str, float]]:

@@ -9,17 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llmfair import checkpoints
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.local import InProcess
-from llmfair.checkpoints import (
-    Checkpoint,
-    device_of,
-    dtype_of,
-    find_checkpoint,
-    loading,
-    require_local,
-    tokenizer_of,
-)
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Completion, Finish, Labels, Request
@@ -35,8 +27,8 @@ BATCH_TOKENS = 16_384
 @register("backend", "nli")
 def nli(name: str, options: BackendOptions) -> Nli:
     """A classifier by folder or repository. Raises MissingExtra, UsageError, BackendError for one not to be had."""
-    require_local()
-    return Nli(find_checkpoint(name))
+    checkpoints.require_local()
+    return Nli(checkpoints.find_checkpoint(name))
 
 
 class Nli(InProcess[Mapping[str, list[int]]]):
@@ -45,7 +37,7 @@ class Nli(InProcess[Mapping[str, list[int]]]):
     capabilities: frozenset[str] = frozenset()
     max_workers = 256
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: checkpoints.Checkpoint) -> None:
         """Raises UsageError for a classifier without one class of that name."""
         super().__init__(BATCH_TOKENS)
         self.checkpoint = checkpoint
@@ -57,7 +49,7 @@ class Nli(InProcess[Mapping[str, list[int]]]):
                 f"nli:{checkpoint.name} has no class '{ENTAILMENT}': its classes are {listed}.",
                 "a classifier of natural-language inference has, such as FacebookAI/roberta-large-mnli",
             )
-        self.dtype = dtype_of(checkpoint)[0]
+        self.dtype = checkpoints.dtype_of(checkpoint)[0]
         self.identity = f"nli {checkpoint.identity} {self.dtype} tokens={TOKENS}"
 
     async def complete(self, request: Request) -> Completion:
@@ -82,11 +74,12 @@ class Nli(InProcess[Mapping[str, list[int]]]):
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
-        self._tokenizer = tokenizer_of(self.checkpoint)
+        self._tokenizer = checkpoints.tokenizer_of(self.checkpoint)
         self._tokenizer.padding_side = "right"
         self._tokens = min(TOKENS, self._tokenizer.model_max_length, self.checkpoint.context or TOKENS)
-        source, revision, device = self.checkpoint.source, self.checkpoint.revision, device_of()[0]
-        with loading(self.checkpoint.name, device):
+        source, revision = self.checkpoint.source, self.checkpoint.revision
+        device = checkpoints.device_of()[0]
+        with checkpoints.loading(self.checkpoint.name, device):
             kind = transformers.AutoModelForSequenceClassification
             model = kind.from_pretrained(source, revision=revision, dtype=getattr(torch, self.dtype))
             self._model = model.eval().to(device)
