@@ -33,9 +33,6 @@ T = TypeVar("T")
 GRACE_SECONDS = 5.0
 FAILURES_IN_A_ROW = 5
 THINKING_CHECK = 20
-PASSES_TO_ASK = 8
-"""Of the event loop, from a chain's start until its first question is on its way to a server: chains begun within would
-delay it. A model in this process takes questions in batches, which are fuller the sooner all have begun."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,6 @@ class Asker:
         self.chains = workers * (2 if spare else 1)
         # Steps of many chats fill the places by themselves: while they do, no further program begins.
         self.most, self.begun, self.room = 2 * workers, 0, asyncio.Event()
-        self.passes = PASSES_TO_ASK if "adaptive" in backend.capabilities else 0
         self.cause: LlmfairError | None = None
         self.interrupter: BaseException | None = None
         self.stopping, self.interrupted, self.ended = asyncio.Event(), asyncio.Event(), threading.Event()
@@ -174,8 +170,9 @@ class Asker:
         try:
             for _ in range(self.chains):
                 tasks.append(asyncio.create_task(self._work(programs)))
-                # of a run that goes on, what is answered already may be all that is needed: it is read one by one
-                for _ in range(max(self.passes, len(self.journal) > 0)):
+                if len(
+                    self.journal
+                ):  # what is answered already may be all that is needed: it is read one by one
                     await asyncio.sleep(0)
                 if tasks[-1].done():  # no program is left
                     break

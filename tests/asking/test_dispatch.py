@@ -47,29 +47,6 @@ from tests.asking.scripted import Scripted, chain, chat, interrupt, run, single,
 from tests.virtual import Clock
 
 
-def test_a_chain_asks_before_the_next_is_made(journal: Journal) -> None:
-    seen: list[str] = []
-
-    class Connecting(Scripted):
-        capabilities = frozenset({"adaptive"})  # a server
-
-        async def complete(self, request: Request) -> Completion:
-            for _ in range(5):  # of the loop's passes, as an HTTP client takes to connect and write
-                await asyncio.sleep(0)
-            seen.append(f"asked {request.probe_id}")
-            return await super().complete(request)
-
-    def program(name: str) -> Program:
-        def start() -> Steps[str]:
-            seen.append(f"made {name}")
-            return chain(name, 1).start()
-
-        return Program(name, start)
-
-    run([program(name) for name in "abc"], Connecting(latency=0.5), journal)
-    assert seen == [f"{what} {name}" for name in "abc" for what in ("made", "asked")]
-
-
 def test_chains_overlap_and_each_waits_only_for_its_own_answers(journal: Journal, clock: Clock) -> None:
     backend = Scripted(latency=0.02)
     chains = [chain(f"c{i}", 5) for i in range(20)]
