@@ -20,7 +20,7 @@ BASICS = {"nouns", "io", "errors", "beginning", "registry", "cluster"}
 # Each room may import the rooms named beside it, itself and the basics (architecture: "Who may know whom").
 AUDITS_MAY = {
     "settings", "datasets", "probes", "prompts", "rankers", "retrieval", "backends", "asking", "metrics", "stats",
-    "rundir", "results", "on_ray",
+    "rundir", "results", "on_ray", "checkpoints",
 }  # fmt: skip
 API_MAY = {
     "asking.limits", "audits", "backends.base", "backends.python", "datasets.tables", "documents", "metrics.names",
@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "results": {"rundir"},
     "documents": {"audits", "mitigation", "results", "tuning"},
     "mitigation": {"audits", *AUDITS_MAY},
-    "tuning": {"audits", "checkpoints", "terminal", *AUDITS_MAY},
+    "tuning": {"audits", "terminal", *AUDITS_MAY},
     "audits": AUDITS_MAY,
     "asking": {"backends.base", "backends.faults"},
     "probes": {"prompts"},

@@ -13,10 +13,10 @@ from typing import Any
 from llmfair import registry
 from llmfair.asking.limits import Limits
 from llmfair.audits.lists import groups_of, training_lists
-from llmfair.backends.adapters import MANIFEST, read_manifest
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.python import SCORES, is_scorer
 from llmfair.backends.server import Fleet, Server
+from llmfair.checkpoints import MANIFEST, read_manifest
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.io.files import is_deep

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llmfair import checkpoints
-from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
 from llmfair.backends.base import BackendOptions, require_room
 from llmfair.backends.local import ChatTemplate, InProcess, LocalModel, grammar_of, label_answers, load_model
 from llmfair.backends.openai import finish_of
@@ -59,14 +58,14 @@ class LocalBackend(InProcess[_Job]):
             self.capabilities |= {"constrain", "margins", "forced_margins", "system_role"}
         self.dtype, self._why_dtype = checkpoints.dtype_of(checkpoint, self.arguments["dtype"])
         self.facts: Mapping[str, Any] = {}
-        self.adapter: Adapter | None = None
+        self.adapter: checkpoints.Adapter | None = None
         parts = ["hf", checkpoint.identity, self.dtype]
         if options.system == "fold":
             parts.append("fold")
         if self.arguments["num_beams"] != 1:
             parts.append(f"num_beams={self.arguments['num_beams']}")
         if options.adapter is not None:
-            self.adapter = read_adapter(options.adapter, checkpoint)
+            self.adapter = checkpoints.read_adapter(options.adapter, checkpoint)
             parts.append(f"adapter={self.adapter.sha256[:16]}")
         self.identity = " ".join(parts)
         super().__init__(self.arguments["batch_tokens"])
@@ -107,7 +106,7 @@ class LocalBackend(InProcess[_Job]):
             self.adapter.require_template(model.template.sha256)
             after = _probe(model, model.template)
             with model.without_adapter():
-                require_effect(self.adapter.folder, _probe(model, model.template), after)
+                checkpoints.require_effect(self.adapter.folder, _probe(model, model.template), after)
         self._model = model
         self.facts = {
             "checkpoint": self.checkpoint.identity,
@@ -179,6 +178,8 @@ def read_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _probe(model: LocalModel, template: ChatTemplate) -> list[Mapping[str, float]]:
-    questions = [template.label_ids(messages, label_answers(LABELS)) for messages in PROBES]
+    questions = [
+        template.label_ids(messages, label_answers(checkpoints.LABELS)) for messages in checkpoints.PROBES
+    ]
     scores = model.margins([ids for ids, _ in questions], [labels for _, labels in questions])
     return [score.logprobs for score in scores]

@@ -20,11 +20,10 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
-from llmfair.backends.adapters import LABELS, PROBES, Adapter, read_adapter, require_effect
+from llmfair import checkpoints
 from llmfair.backends.base import BackendOptions, Transient, require_room
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.backends.openai import finish_of, structured
-from llmfair.checkpoints import DTYPES, Checkpoint, find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, did_you_mean, line_of
 from llmfair.io.net import in_thread
 from llmfair.nouns import Completion, Finish, Request
@@ -111,7 +110,7 @@ def vllm(name: str, options: BackendOptions) -> VLLM:
     """A model by folder or repository. Raises MissingExtra, UsageError, and BackendError for one not to be had."""
     if find_spec("vllm") is None:
         raise MissingExtra("the vllm backend is not installed.", INSTALL)
-    return VLLM(find_checkpoint(name), options)
+    return VLLM(checkpoints.find_checkpoint(name), options)
 
 
 class VLLM:
@@ -123,14 +122,14 @@ class VLLM:
     max_workers = 256
     reads_about = False
 
-    def __init__(self, checkpoint: Checkpoint, options: BackendOptions) -> None:
+    def __init__(self, checkpoint: checkpoints.Checkpoint, options: BackendOptions) -> None:
         self.checkpoint = checkpoint
         self.options = options
         self.arguments = read_arguments(options.backend_args)
         self.dtype = str(self.arguments.get("dtype", "auto"))
-        if self.dtype == "auto" and checkpoint.dtype in DTYPES:
+        if self.dtype == "auto" and checkpoint.dtype in checkpoints.DTYPES:
             self.dtype = checkpoint.dtype  # vLLM's own "auto" rounds float32 to 16 bits
-        self.adapter: Adapter | None = None
+        self.adapter: checkpoints.Adapter | None = None
         parts = ["vllm", checkpoint.identity, self.dtype]
         if options.system == "fold":
             parts.append("fold")
@@ -140,7 +139,7 @@ class VLLM:
             if key not in _PLACEMENT | {"dtype"}
         ]
         if options.adapter is not None:
-            self.adapter = read_adapter(options.adapter, checkpoint)
+            self.adapter = checkpoints.read_adapter(options.adapter, checkpoint)
             require_servable(self.adapter)
             # An engine with room for adapters rounds differently, so its base is another model than without.
             adapter = f"adapter={self.adapter.sha256[:16]}"
@@ -296,7 +295,7 @@ class VLLM:
 
     # The adapter
 
-    async def _load(self, adapter: Adapter) -> Any:
+    async def _load(self, adapter: checkpoints.Adapter) -> Any:
         """The adapter, once it is seen to do something. Raises BackendError."""
         from vllm.lora.request import LoRARequest
 
@@ -306,15 +305,15 @@ class VLLM:
         async def margins_with(lora: Any) -> list[Mapping[str, float]]:
             """The probes' margins, asked alone and past the cache, so that nothing but the adapter can move them."""
             margins = list[Mapping[str, float]]()
-            for messages in PROBES:
-                ids, labels = self._template.label_ids(messages, label_answers(LABELS))
+            for messages in checkpoints.PROBES:
+                ids, labels = self._template.label_ids(messages, label_answers(checkpoints.LABELS))
                 parameters = margin_parameters(labels)
                 parameters.skip_reading_prefix_cache = True
                 margins.append(label_logprobs(await self._generate(ids, parameters, lora), labels))
             return margins
 
         # Both in one engine: two engines differ by more than a small adapter does.
-        require_effect(adapter.folder, await margins_with(None), await margins_with(lora))
+        checkpoints.require_effect(adapter.folder, await margins_with(None), await margins_with(lora))
         return lora
 
 
@@ -380,7 +379,7 @@ def read_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
     return arguments
 
 
-def lora_rank(adapter: Adapter) -> int:
+def lora_rank(adapter: checkpoints.Adapter) -> int:
     """The smallest room for an adapter's rank that vLLM has. Raises UsageError."""
     rank = next((rank for rank in LORA_RANKS if rank >= adapter.rank), None)
     if rank is None:
@@ -391,7 +390,7 @@ def lora_rank(adapter: Adapter) -> int:
     return rank
 
 
-def require_servable(adapter: Adapter) -> None:
+def require_servable(adapter: checkpoints.Adapter) -> None:
     """Raises UsageError for an adapter that vLLM would refuse, or load in part."""
     settings = adapter.settings
     lora_rank(adapter)

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from llmfair.audits.subject import backend_args
-from llmfair.backends.adapters import read_adapter, read_manifest
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.backends.local import LocalModel, load_model
-from llmfair.checkpoints import Place, device_of, find_checkpoint, require_local
+from llmfair.checkpoints import Place, device_of, find_checkpoint, read_adapter, read_manifest, require_local
 from llmfair.errors import BackendError, UsageError
 from llmfair.io.files import SCHEMA, read_lines
 from llmfair.nouns import Document, Query

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
-from llmfair.backends.adapters import MANIFEST, SCHEMA
-from llmfair.checkpoints import files_sha256
+from llmfair.checkpoints import MANIFEST, SCHEMA, files_sha256
 from llmfair.io.files import json_text, plain, read_lines, write_whole
 from llmfair.results import (
     Band,
@@ -232,7 +231,7 @@ class MergeResults(JsonDocument, frozen=True, kw_only=True):
 # and the base's margins), training.jsonl (a line for every step and validation) and checkpoints/; at the end peft's own
 # two files, metrics.csv and results.json of base, adapter and logit offset on the test queries, README.md (the model
 # card) and, last, llmfair.json, the manifest: a folder without one is unfinished. Where no checkpoint kept the gates,
-# peft's files and the manifest lie in rejected/ instead. When an adapter is asked (`backends/adapters.py`), the
+# peft's files and the manifest lie in rejected/ instead. When an adapter is asked (`checkpoints.py`), the
 # manifest's schema, base, template_sha256 and adapter_sha256 are held against the model, and refuse it; prompt, dataset
 # and split against the audit, which says where they differ.
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from llmfair.backends import vllm as backend_module
-from llmfair.backends.adapters import Adapter
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
+from llmfair.checkpoints import Adapter
 from llmfair.errors import BackendError, MissingExtra, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from tests.cli.command import llmfair, process

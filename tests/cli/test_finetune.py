@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.backends.adapters import read_manifest
-from llmfair.checkpoints import files_sha256, find_checkpoint
+from llmfair.checkpoints import files_sha256, find_checkpoint, read_manifest
 from llmfair.tuning.results import ADAPTER
 from tests import models
 from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well, words_of
