@@ -201,24 +201,6 @@ class Adapting(Scripted):
     capabilities = frozenset({"adaptive"})
 
 
-@pytest.mark.parametrize(
-    ("backend", "limits", "peak"),
-    [(Adapting, Limits(), 16), (Adapting, Limits(adaptive=False), 40), (Scripted, Limits(), 40)],
-)
-def test_a_server_is_asked_carefully_at_first(
-    backend: type[Scripted], limits: Limits, peak: int, journal: Journal, clock: Clock
-) -> None:
-    sent = []
-
-    def answer(text: str, attempt: int) -> str:
-        sent.append(sum(asking.asked.values()))
-        return text
-
-    asking = backend(answer, latency=0.05)
-    run(singles(40), asking, journal, limits)
-    assert sent[0] == peak, "before the first answer"
-
-
 @pytest.mark.parametrize(("faults", "ratio"), [(False, 1.05), (True, 1.3)])
 def test_chains_cost_their_critical_path_also_under_faults(
     faults: bool, ratio: float, journal: Journal, clock: Clock

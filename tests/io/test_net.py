@@ -173,17 +173,6 @@ async def test_every_form_of_a_reply_leaves_the_connection_fit_for_the_next(
     assert script.connections == 1
 
 
-@pytest.mark.parametrize(
-    "reply", [CLOSING, b"HTTP/1.0 200 OK\r\nX: close\r\n\r\nok"], ids=["said", "by its end"]
-)
-@asynchronous
-async def test_a_connection_that_the_server_closes_is_not_used_again(reply: bytes) -> None:
-    async with talking(reply, PLAIN) as (script, post):
-        assert (await post(b"1")).body == b"ok"
-        assert (await post(b"2")).body == b"ok"
-    assert script.connections == 2
-
-
 @pytest.mark.parametrize("pause", [b"", 5 * PAUSE], ids=["at once", "later"])
 @asynchronous
 async def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> None:
