@@ -85,20 +85,8 @@ async def _stopped(stop: Any, engine: Any) -> None:
 
 
 @contextmanager
-def served(base: Path, adapters: Mapping[str, Path], log: Path) -> Iterator[str]:
-    """vLLM's own server on loopback of a model that answers, named `base`; yields the base URL."""
-    flags = [
-        "--block-size", "32", "--no-enable-chunked-prefill", "--hf-overrides", '{"head_dtype": "float32"}',
-        "--structured-outputs-config", '{"backend": "guidance"}', "--enable-lora", "--max-lora-rank", "8",
-        "--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items()),
-    ]  # fmt: skip
-    with serving(base, flags, log) as url:
-        yield url
-
-
-@contextmanager
 def serving(model: Path, flags: Sequence[str], log: Path) -> Iterator[str]:
-    """The same of any model."""
+    """vLLM's own server on loopback of a model, named `base`; yields the base URL."""
     port = free_port()
     command = [
         sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model),

@@ -269,15 +269,6 @@ def test_a_cross_encoder_s_scores_are_its_own_and_lists_do_not_depend_on_each_ot
     assert backend.identity.startswith("cross-encoder folder ") and backend.max_workers == 1
 
 
-@pytest.mark.whole
-def test_the_package_s_object_is_taken_as_it_is(checkpoint: Path) -> None:
-    from sentence_transformers import CrossEncoder
-
-    (taken,) = scores_of(Function(CrossEncoder(str(checkpoint))), request())
-    (named,) = scores_of(cross_encoder(str(checkpoint), BackendOptions()), request())
-    assert taken == pytest.approx(named, abs=1e-6)
-
-
 PIPELINE = """
 class Longest:
     def transform(self, frame):
