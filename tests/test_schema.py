@@ -149,20 +149,13 @@ def test_other_forms_of_documents(kind: str, words: tuple[str, ...]) -> None:
     check(found.json, kind)
 
 
-@pytest.mark.parametrize("words", [("listwise",), ("runs", "show")], ids=" ".join)
-def test_a_wrong_flag_is_a_failure_in_json(words: tuple[str, ...]) -> None:
-    found = command(*words, "--json", "--no-such-flag")
-    assert found.code == 2
-    check(found.json, "failure")
-    assert found.json["error"]["class"] == "UsageError" and found.json["exit_code"] == 2
-
-
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
     [
         (1, "failure", (*LISTS, "-o", "taken")),
         (1, "failure", (*LISTS, "-m", "openai:gpt-4o-mini")),
         (2, "failure", (*LISTS, "-d", "smaple")),
+        (2, "failure", ("runs", "show", "--no-such-flag")),
         (2, "failure", ("study", "windows", "--settings", "5/9")),
         (2, "failure", ("score", "nothing.run", "-d", "sample")),
         (3, "listwise", (*LISTS, "--max-calls", "3")),

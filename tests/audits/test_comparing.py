@@ -337,7 +337,7 @@ def test_that_odds_changed_is_not_that_they_came_closer(
     assert ("bought with indecision" in notes) == bought
     ((_, verdict),) = compared_verdicts(compared)
     status, _, figures = said.partition(": ")
-    assert verdict.status == status and f"preference odds (relevant items): {figures} (× " in verdict.sentence
+    assert verdict.status == status and f"preference odds (relevant pairs): {figures} (× " in verdict.sentence
     assert ", p < 0.001, " in verdict.sentence and f"paired){beside}" in verdict.sentence
     assert ("now favouring" in verdict.sentence) == ("now favouring" in beside)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from llmfair.results import TIDY
 from tests.cli.command import kept, llmfair, only_run, process, ran, refuses, table, until_answers
 from tests.folders import balanced, write_folder
 from tests.pace import within
@@ -179,18 +180,7 @@ def test_titles_may_hold_anything() -> None:
 
 def test_tsv_and_silence() -> None:
     header, *lines = [line.split("\t") for line in llmfair(*SMALL, "--format", "tsv").out.splitlines()]
-    assert header == [
-        "run",
-        "condition",
-        "stratum",
-        "measure",
-        "group",
-        "value",
-        "low",
-        "high",
-        "n",
-        "reason",
-    ]
+    assert header == [*TIDY]
     assert all(len(line) == 10 and int(line[8]) <= 3 for line in lines)
     assert llmfair(*SMALL, "-q").err == ""
 

@@ -170,15 +170,6 @@ def test_studies_and_scores_have_pages_too() -> None:
     assert both.code == 0 and "Windows · sample" in both.out and "Score · sample" in both.out
 
 
-def test_what_is_no_run_is_refused() -> None:
-    Path("empty").mkdir()
-    refuses("holds neither a run nor a study", "report", "empty")
-    Path("empty/results.json").write_text('{"schema": 3, "task": "other"}')
-    assert llmfair("report", "empty").code == 2
-    Path("empty/results.json").write_text("{")
-    assert llmfair("report", "empty").code == 2
-
-
 def test_an_unwritable_home_is_no_matter(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -110,20 +110,6 @@ def test_from_python() -> None:
         package.rerank(ranker="mmr", groups="groups.tsv", output="called.run")
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("q1 Q0 m9 9 0x1F x", "'0x1F' is not a finite number"),
-        ("", "holds no ranked document"),
-        ("q1 Q0 x9 1 1 x", "no ranked document is one of"),
-    ],
-)
-def test_a_broken_run(line: str, says: str) -> None:
-    Path("my.run").write_text(f"{line}\n")
-    refuses(says, "rerank", "my.run", *WITH, "-o", "new.run")
-    assert not Path("new.run").exists()
-
-
 def test_a_broken_run_among_others_leaves_nothing_half_done() -> None:
     Path("b.run").write_text("oops\n")
     refuses("b.run:1: expected 6 columns", "rerank", "my.run", "b.run", *WITH, "-o", "new")
@@ -310,12 +296,3 @@ def test_data_with_lists_teach_by_those_and_others_by_what_is_found() -> None:
     assert [len(one.documents) for one in lists] == [24] * 3, "unjudged documents are found too"
     assert [sum(one.relevance.get(doc_id, 0) for doc_id in one.doc_ids) for one in lists] == [4] * 3
     assert training_lists(Collection(dataset)) == lists
-
-
-def test_what_cannot_be_done_is_said() -> None:
-    unknown = "greedy: target cannot be 'uniforn'. Did you mean 'uniform'?"
-    refuses(unknown, "listwise", "-m", "greedy:target=uniforn")
-    refuses("mmr gives an order and no scores", "rag", "--retriever", "mmr")
-    refuses("mmr gives an order and no scores", "refine", "--rerank", "mmr")
-    Path("greedy.json").write_text('{"femal": 1}')
-    refuses("'femal' is no group of gender.", "listwise", "-m", "greedy:target=./greedy.json")
