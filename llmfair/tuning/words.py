@@ -20,7 +20,7 @@ from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
-from llmfair.report.page import General, Page, Source, plain_page
+from llmfair.report.page import Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries, percent
 from llmfair.report.plan import duration
 from llmfair.report.section import Section
@@ -360,6 +360,3 @@ def adapter_page(source: Source, exhibits: Exhibits) -> Page:
         f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
         (),
     )  # fmt: skip
-
-
-ADAPTER_PAGE = General(words=WORDS, page=adapter_page, table=lambda source: finetune_table(source.results))

@@ -31,24 +31,6 @@ from llmfair.audits.listwise.measure import (
     with_family,
 )
 from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding, ListwiseResults, of_stratum
-from llmfair.audits.scoring import (
-    Announce,
-    DocumentCounts,
-    IncompleteRun,
-    Measuring,
-    RunMeasurement,
-    ScoredRun,
-    ScoreFacts,
-    check_documents,
-    check_queries,
-    declared,
-    incomplete,
-    judged_by,
-    named,
-    own_scores,
-    read_file,
-    scored,
-)
 from llmfair.datasets.base import attribute_of
 from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
