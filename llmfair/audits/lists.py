@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from llmfair import registry
 from llmfair.datasets.base import (
+    Collection,
     Dataset,
     attribute_of,
     cache_folder,
@@ -18,7 +19,6 @@ from llmfair.datasets.base import (
     named_attribute,
 )
 from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, ListDraw, draw, draw_plan
-from llmfair.datasets.collection import Collection
 from llmfair.datasets.files import DataOptions, OwnData, searched
 from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import RunConflict, UsageError, did_you_mean

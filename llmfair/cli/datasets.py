@@ -40,21 +40,16 @@ def list_all() -> View:
             facts = {"attributes": attributes, "queries": queries, "size": "bundled", "fetched": None}
         rows.append({"dataset": name, **facts})
     states = {None: "", True: "fetched", False: "not fetched"}
-    cells = tuple(
-        (
-            of["dataset"],
-            ", ".join(of["attributes"]),
-            str(of["queries"] or ""),
-            of["size"],
-            states[of["fetched"]],
-        )
-        for of in rows
-    )
+    cells = []
+    for of in rows:
+        attributes, queries = ", ".join(of["attributes"]), str(of["queries"] or "")
+        cells.append((of["dataset"], attributes, queries, of["size"], states[of["fetched"]]))
     notes = (
         FOUR_FILES,
         "llmfair datasets fetch trec-fair/2022    serves every dataset of its year and split",
     )
-    return View({"datasets": rows}, Table("", ("dataset", "attributes", "queries", "size", ""), cells, notes))
+    header = ("dataset", "attributes", "queries", "size", "")
+    return View({"datasets": rows}, Table("", header, tuple(cells), notes))
 
 
 Scope = Literal["pool", "full"]
@@ -154,7 +149,7 @@ def fetch(
 
 
 def _ask(question: str, default: bool, alone: str, hint: str) -> None:
-    """Ends the command unless the user agrees. Raises UsageError where nobody can be asked."""
+    """Ends the command unless the user agrees."""
     if not terminal.agreed(question, default, alone, f"llmfair datasets fetch {hint}"):
         terminal.say("Nothing was downloaded.")
         raise typer.Exit(1)

@@ -18,19 +18,19 @@ from msgspec import Meta, Struct
 
 from llmfair import registry
 from llmfair.datasets.attributes import data_folder
+from llmfair.datasets.base import no_dataset
 from llmfair.datasets.files import (
     NO_GROUPS,
     Groups,
     Id,
-    Lines,
     Words,
     check_files,
-    check_ids,
     check_query_id,
+    numbers_of,
     read_documents,
     read_queries,
 )
-from llmfair.errors import UsageError, did_you_mean
+from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import json_lines, wrong
 from llmfair.io.trec import read_groups, read_qrels, read_ranks
@@ -226,16 +226,16 @@ def load_answers(name: str, data: Path | None = None, judged: bool = False) -> Q
     `data`: the folder of a dataset that users bring (`lamp/4`). `judged`: with qrels, which only folders have.
     Raises UsageError.
     """
-    path, names = Path(name), registry.names("dataset")
-    if name not in names and path.is_dir():
+    path, registered = Path(name), registry.has("dataset", name)
+    if not registered and path.is_dir():
         return answer_folder(path, judged)
     if judged:
         hint = "a folder with qrels.txt has; others know labels by gain"
         raise UsageError(f"dataset '{name}' has no qrels.", hint)
-    if name not in names and path.is_file():
+    if not registered and path.is_file():
         return answer_lines(path)
-    if name not in names:
-        raise UsageError(f"no dataset '{name}'.{did_you_mean(name, names)}", HINT)
+    if not registered:
+        raise no_dataset(name, HINT)
     dataset: QuestionSet = registry.lookup("dataset", name)()
     if not hasattr(dataset, "golds"):
         raise UsageError(f"dataset '{name}' has no questions with answers.", HINT)
@@ -323,12 +323,8 @@ def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
                 raise wrong(golds, line, "query_id", f"'{query_id}' is not in queries.tsv", HINT)
             answers[query_id] = row.texts
 
-        def per_query(of: Path, rows: Lines) -> dict[str, dict[str, int]]:
-            check_ids(of, rows, queries, documents)
-            return {q: {d: number for d, (number, _) in by_doc.items()} for q, by_doc in rows.items()}
-
-        judgements = per_query(qrels, read_qrels(qrels)) if judged else {}
-        ranked = per_query(run, read_ranks(run)) if run.is_file() else None
+        judgements = numbers_of(qrels, read_qrels(qrels), queries, documents) if judged else {}
+        ranked = numbers_of(run, read_ranks(run), queries, documents) if run.is_file() else None
         for of, rows, what in ((golds, answers, "line"), (run, ranked, "item")):
             if rows is not None and (gone := next((q for q in queries if q not in rows), None)):
                 raise wrong(of, 0, "query_id", f"query '{gone}' has no {what}", HINT)

@@ -7,16 +7,27 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
+from functools import cached_property
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
-from llmfair.datasets.files import DataOptions, read_folder
+from llmfair.datasets.files import DataOptions, read_folder, sides_of
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.io.files import beside
+from llmfair.io.files import beside, encode
 from llmfair.io.tables import FORMS, form_of, is_table
-from llmfair.nouns import Attribute, Candidates, Document, MixedPolicy, Qrels, Query, Side
+from llmfair.nouns import (
+    Attribute,
+    Candidates,
+    Document,
+    ManyDocuments,
+    MixedPolicy,
+    Qrels,
+    Query,
+    Side,
+    StoredIndex,
+)
 
 FOUR_FILES = (
     "your own folder (docs.jsonl, queries.tsv, qrels.txt, groups.tsv) or table (.csv, .parquet …) works too"
@@ -172,10 +183,7 @@ def compared(attributes: Iterable[Attribute]) -> list[Attribute]:
 def fingerprint(
     dataset: Dataset, queries: Sequence[Query] | None = None, attribute: str | None = None
 ) -> str:
-    """SHA-256 over all that a model or a measure can see of the dataset, or of some of its queries.
-
-    With the name of an attribute, of the groups its alone.
-    """
+    """SHA-256 over all that a model or a measure can see of these queries, of groups those of the attribute alone."""
     digest = hashlib.sha256()
     for query in dataset.queries if queries is None else queries:
         judged = sorted(dataset.qrels.get(query.query_id, {}).items())
@@ -224,10 +232,7 @@ def facts(dataset: Dataset) -> dict[str, Any]:
 def by_side(
     attribute: Attribute, documents: Iterable[Document], counts: Iterable[int] = repeat(1)
 ) -> dict[str, int]:
-    """How many documents are on each side, and without one: unknown, on both (mixed), or in a group of neither.
-
-    `counts`: how many each document stands for.
-    """
+    """How many documents, each standing for so many, are on each side, unknown, on both (mixed), or of other groups."""
     total = dict.fromkeys((*(side.value for side in Side), "unknown", "mixed", "other"), 0)
     if_mixed = replace(attribute, mixed="protected")
     for document, count in zip(documents, counts, strict=False):
@@ -238,3 +243,94 @@ def by_side(
         else:
             total["mixed" if if_mixed.side(document) else "other"] += count
     return total
+
+
+# A dataset as a collection that is searched: every document can be found, for every topic that there is
+
+
+LOOKED_AT = 100
+"""Documents of a query that tell what the others are like, where there are too many."""
+
+
+class Collection:
+    """The topics of a dataset or source, its judgements, and all its documents; a Dataset itself.
+
+    Raises UsageError for a source without any text.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.name, self.prompt = source.name, source.prompt
+        self.documents: Mapping[str, Document] = source.documents
+        self.too_many = isinstance(self.documents, ManyDocuments)
+        if not self.too_many and not any(document.text.strip() for document in self.documents.values()):
+            raise UsageError(
+                f"{self.name} cannot be searched: none of its {len(self.documents):,} documents has a text.",
+                'lines of docs.jsonl: {"doc_id": "…", "title": "…", "text": "…"}',
+            )
+        self.attributes: Sequence[Attribute] = source.attributes
+        # All topics, whether they have lists to rank or not.
+        self.queries: Sequence[Query] = getattr(source, "topics" if hasattr(source, "topics") else "queries")
+
+    stand_ins: Mapping[str, Document] = {}
+    """None: documents stand for themselves, or are found by the names that `relevant_counts` has."""
+
+    @cached_property
+    def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Of relevant documents that are too many to be looked at: how many each combination of groups has."""
+        return dict(getattr(self.source, "relevant_counts", {}))
+
+    @property
+    def index(self) -> StoredIndex | None:
+        """The index that it was fetched with; None where its documents are at hand to be indexed."""
+        index: StoredIndex | None = self.source.index if self.too_many else None
+        return index
+
+    @cached_property
+    def qrels(self) -> Qrels:
+        """By document id, as files have them."""
+        if self.too_many:
+            return dict(self.source.judged)
+        return {query_id: dict(sorted(judged.items())) for query_id, judged in self.source.qrels.items()}
+
+    def document(self, doc_id: str) -> Document:
+        """A document that an engine found. Raises UsageError for one that the collection does not have."""
+        try:
+            return self.documents[doc_id]
+        except KeyError:
+            raise UsageError(
+                f"the index that is searched has a document '{doc_id}', and {self.name} has not.",
+                "an index of this collection, whose ids are those of its documents",
+            ) from None
+
+    def sides(self, attribute: Attribute) -> Mapping[str, Side]:
+        """The side of every document that has one; of too many, of those relevant to a topic."""
+        if self.too_many:
+            sides: Mapping[str, Side] = self.source.sides(attribute)
+            return sides
+        return sides_of(self.documents, attribute)
+
+    def candidates(self, query: Query) -> Candidates:
+        """The documents that were judged; of too many, the first."""
+        judged = self.qrels.get(query.query_id, {})
+        looked_at = islice(judged, LOOKED_AT if self.too_many else None)
+        documents = (self.documents.get(doc_id) for doc_id in looked_at)
+        return Candidates(query, tuple(document for document in documents if document is not None), judged)
+
+    def describe(self) -> dict[str, Any]:
+        return dict(self.source.describe_searched() if self.too_many else self.source.describe())
+
+    def fingerprint(self, queries: Sequence[Query], attribute: str) -> str:
+        """SHA-256 of all that can be found, of who is in which group, of topics and judgements."""
+        digest = hashlib.sha256()
+        if (fetched := getattr(self.source, "fingerprint", None)) is not None:
+            digest.update(encode([fetched, [[query.query_id, query.text] for query in queries]]))
+            return digest.hexdigest()
+        for doc_id in sorted(self.documents):
+            document = self.documents[doc_id]
+            groups = list(document.groups.get(attribute, ()))
+            digest.update(encode([doc_id, document.title, document.text, groups]))
+        for query in queries:
+            judged = [*self.qrels.get(query.query_id, {}).items()]
+            digest.update(encode([query.query_id, query.text, judged]))
+        return digest.hexdigest()

@@ -153,7 +153,6 @@ class _Shuffler:
 
     @property
     def sizes(self) -> list[int]:
-        """Those of the four pools by side and relevance."""
         return [*map(len, self.pool[:4])]
 
     def take(self, number: int, count: int) -> list[int]:

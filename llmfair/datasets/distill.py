@@ -79,20 +79,14 @@ def keep_topics(folder: Path, sources: Iterable[tuple[str, Iterable[bytes]]]) ->
             ids.add(query_id)
             topic = Topic(query_id, row.title, [], [*keywords_of(row.keywords or ())])
             topics.setdefault(query_id, topic).relevant += map(int, row.rel_docs)
-    rows = sum(len(topic.relevant) for topic in topics.values())
-    if not rows:
-        raise wrong(name, 0, "rel_docs", "no topic has any", HINT)
     for topic in topics.values():
         topic.relevant = sorted({*topic.relevant})
+    count = sum(len(topic.relevant) for topic in topics.values())
+    if not count:
+        raise wrong(name, 0, "rel_docs", "no topic has any", HINT)
     text = json.dumps(files.plain([*topics.values()]), ensure_ascii=False) + "\n"
     write_whole(folder / TOPICS, [text])
-    kept = sum(len(topic.relevant) for topic in topics.values())
-    return {
-        "queries": len(topics),
-        "relevance_rows": kept,
-        "duplicate_rows": rows - kept,
-        "pages": len(pages_of(topics.values())),
-    }
+    return {"queries": len(topics), "relevance_rows": count, "pages": len(pages_of(topics.values()))}
 
 
 def pages_of(topics: Iterable[Topic]) -> Pages:
@@ -116,20 +110,14 @@ def keep_groups(
 
     `labels` names the field of each attribute. Raises UsageError for a broken line.
     """
-    counts, unrecognised = Counter[str](), Counter[str]()
-    relevant = frozenset(wanted.tolist())
-    labelled = defstruct(
-        "Labelled",
-        [
-            *((key, list[Characters] | None, None) for key in dict.fromkeys(labels.values())),
-            *((key, float | None, None) for key in NUMBERS),
-        ],
-    )
+    relevant, labelled, unrecognised = frozenset(wanted.tolist()), 0, Counter[str]()
+    kinds = [(key, list[Characters] | None, None) for key in dict.fromkeys(labels.values())]
+    metadata = defstruct("Metadata", [*kinds, *((key, float | None, None) for key in NUMBERS)])
     with written(folder / GROUPS) as pages:
         for page_id, number, line in by_id(lines, "page_id", name):
             if not (full or page_id in relevant):
                 continue
-            row = fields_of(line, labelled, name, number)
+            row = fields_of(line, metadata, name, number)
             raw: dict[str, list[str]] = {of: getattr(row, key) or [] for of, key in labels.items()}
             groups = {
                 of: names for of, labels_of in raw.items() if (names := canonical_groups(of, labels_of))
@@ -137,20 +125,15 @@ def keep_groups(
             numbers = {
                 key: n for key in NUMBERS if (n := getattr(row, key)) is not None and 0 <= n < math.inf
             }
-            if not pages.add(page_id, groups=groups, numbers=numbers):
-                counts["duplicate_lines"] += 1
-                continue
-            if page_id in relevant:
-                counts.update(["labelled", *numbers])
-            for of, labels_of in raw.items():
-                unrecognised.update(x for x in labels_of if x not in UNKNOWN and GROUP_OF[of](x) is None)
+            if pages.add(page_id, groups=groups, numbers=numbers):
+                labelled += page_id in relevant
+                for of, labels_of in raw.items():
+                    unrecognised.update(x for x in labels_of if x not in UNKNOWN and GROUP_OF[of](x) is None)
         for page_id in np.setdiff1d(wanted, pages.ids).tolist():
             pages.add(page_id)
     return {
-        "duplicate_lines": counts["duplicate_lines"],
         **({"full": True} if full else {}),
-        "pages_without_metadata": len(wanted) - counts["labelled"],
-        "pages_with_numbers": {name: counts[name] for name in NUMBERS},
+        "pages_without_metadata": len(wanted) - labelled,
         "unrecognised_labels": dict(sorted(unrecognised.items())),
     }
 
@@ -199,7 +182,6 @@ def keep_pages(
             first = " ".join(text.split(maxsplit=words)[:words]) if words else ""
             fields = (page_id, title, first, page.groups, page.numbers)
             if not all(writer.add(*fields) for writer in writers):
-                counts["duplicate_lines"] += 1
                 continue
             counts["titled"] += page_id in relevant and bool(title.strip())
             counts["indexed"] += 1
@@ -219,7 +201,6 @@ def keep_pages(
         for _ in added:  # an index that was whole looks at none
             pass
     return {
-        "duplicate_lines": counts["duplicate_lines"],
         "pages": len(wanted),
         "pages_without_title": len(wanted) - counts["titled"],
         **({"indexed": counts["indexed"]} if index else {}),

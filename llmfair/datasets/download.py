@@ -6,25 +6,24 @@ import hashlib
 import os
 import shutil
 import time
-import zlib
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 import llmfair
 from llmfair.datasets.base import cache_folder
-from llmfair.errors import LlmfairError, UsageError
+from llmfair.errors import LlmfairError, UsageError, line_of
 from llmfair.io import files, secrets
-from llmfair.io.files import FULL, GZIP, LONGEST_LINE, clear, itself, opened
+from llmfair.io.files import DAMAGE, FULL, LONGEST_LINE, clear, itself, opened, unpacked
 from llmfair.io.net import Client, Stream, Transient, is_http_address, wait
 
 BLOCK = 1 << 16
-GZIP_WINDOW = 16 + zlib.MAX_WBITS
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds before the next attempt; so much that is new starts them anew:
 LEAST = 10_000
 TIMEOUT = 60.0
@@ -159,10 +158,7 @@ def blocks(url: str, start: int) -> Iterator[bytes]:
 
 @contextmanager
 def _reply(url: str, start: int, place: str) -> Iterator[Stream]:
-    """The reply from byte `start` on, wherever it is redirected to; a login goes to the host of the address alone.
-
-    Raises Transient without one, LlmfairError for an address that is none, also of a redirect.
-    """
+    """The reply from byte `start` on, wherever it is redirected to; a login goes to the host of the address alone."""
     headers = {"user-agent": f"llmfair/{llmfair.__version__}", "accept-encoding": "identity"}
     if start:
         headers["range"] = f"bytes={start}-"
@@ -189,57 +185,56 @@ def _reply(url: str, start: int, place: str) -> Iterator[Stream]:
     raise LlmfairError(f"{place}: the server redirects without end.", ELSEWHERE)
 
 
-def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
-    """The lines of a source file without their ends, gzip or plain, from disk or straight from its URL.
+class Blocks(RawIOBase):
+    """Blocks as a file, which says how many bytes were read of it, and their md5."""
 
-    Then its size and md5 stand in `seen`. Raises, before it ends, UsageError for a broken gzip file or an endless line,
-    and LlmfairError when the md5 is not the expected one.
+    def __init__(self, blocks: Iterator[bytes], progress: DownloadProgress) -> None:
+        self.blocks, self.progress, self.rest = blocks, progress, memoryview(b"")
+        self.md5, self.size = hashlib.md5(usedforsecurity=False), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while len(self.rest) < 6 and (block := next(self.blocks, b"")):  # by so many a packed file is known
+            self.rest = memoryview(bytes(self.rest) + block)
+            self.md5.update(block)
+            self.size += len(block)
+            self.progress.advance(len(block))
+        taken, self.rest = self.rest[: len(buffer)], self.rest[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+
+def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
+    """The lines of a source file without their ends, packed or plain, from disk or straight from its URL.
+
+    Then its size and md5 stand in `seen`. Raises, before it ends, UsageError for a damaged file or an endless line, and
+    LlmfairError when the md5 is not the expected one.
     """
     progress.step(f"{origin.name}: read", origin.bytes)
-    md5, size, number = hashlib.md5(usedforsecurity=False), 0, 0
-    parts, length = list[bytes](), 0  # of the line that is not at its end yet
-    unpack: Any = None
     with opened(origin.path) if origin.here else nullcontext() as file:
-        for block in blocks(origin.url or "", 0) if file is None else iter(partial(file.read, BLOCK), b""):
-            if size == 0 and block[:1] == GZIP[:1]:
-                unpack = zlib.decompressobj(GZIP_WINDOW)
-            md5.update(block)
-            size += len(block)
-            progress.advance(len(block))
-            try:
-                while block:
-                    if (
-                        unpack is not None and unpack.eof
-                    ):  # the next one of several files in one, or zeros that pad it
-                        if not (block := block.lstrip(b"\0")):
-                            break
-                        unpack = zlib.decompressobj(GZIP_WINDOW)
-                    *lines, rest = (block if unpack is None else unpack.decompress(block)).split(b"\n")
-                    for line in lines:
-                        number += 1
-                        yield b"".join((*parts, line))
-                        parts.clear()
-                    length = len(rest) if lines else length + len(rest)
-                    parts.append(rest)
-                    block = b"" if unpack is None else unpack.unused_data
-            except zlib.error as error:
-                raise _broken(origin, f"not a complete gzip file: {error}") from None
-            if length >= LONGEST:
-                what = f"longer than {LONGEST >> 20} MB."
-                raise UsageError(f"{origin.place}:{number + 1}: {what}", "one JSON object a line")
-    if unpack is not None and not unpack.eof:
-        raise _broken(origin, "not a complete gzip file: it ends too early")
-    if length:
-        yield b"".join(parts)
-    digest = md5.hexdigest()
+        received = blocks(origin.url or "", 0) if file is None else iter(partial(file.read, BLOCK), b"")
+        source = Blocks(received, progress)
+        raw = BufferedReader(source, BLOCK)
+        try:
+            for number, line in enumerate(iter(partial(unpacked(raw).readline, LONGEST), b""), start=1):
+                if len(line) >= LONGEST:
+                    what = f"longer than {LONGEST >> 20} MB."
+                    raise UsageError(f"{origin.place}:{number}: {what}", "one JSON object a line")
+                yield line.rstrip(b"\n")
+            while raw.read(BLOCK):  # zeros that pad a packed file belong to it
+                pass
+        except DAMAGE as error:
+            if getattr(error, "errno", None) is not None:
+                raise
+            what = f"{origin.place}: not a complete packed file: {line_of(error)}."
+            raise UsageError(what, "get another copy of it") from None
+    digest = source.md5.hexdigest()
     if origin.md5 and digest != origin.md5:
         remove = f"remove {origin.path} and " if origin.here else ""
         raise LlmfairError(_differs(origin, digest), f"{remove}repeat the command")
-    origin.seen = {"bytes": size, "md5": digest}
-
-
-def _broken(origin: Origin, what: str) -> UsageError:
-    return UsageError(f"{origin.place}: {what}.", "get another copy of it")
+    origin.seen = {"bytes": source.size, "md5": digest}
 
 
 def _differs(origin: Origin, digest: str) -> str:

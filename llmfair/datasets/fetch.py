@@ -161,16 +161,14 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
         files.check(collection.folder, FILES[step])
     except (LookupError, OSError, ValueError):
         return False
-    sources = {source["from"]: source for source in done["sources"]}
-    noted = (collection.folder / "fetch.json").stat().st_mtime_ns
+    sources = {source["from"]: (source["bytes"], source["md5"]) for source in done["sources"]}
     for place in map(place_of, options.copies(step)):
-        source, path = sources.get(secrets.written(place)), Path(place)
-        if source is None or ("://" not in place and not path.is_file()):
+        seen, path = sources.get(secrets.written(place)), Path(place)
+        if seen is None:
             return False
         if "://" not in place:  # a file may say otherwise by now
-            stat = path.stat()
-            changed = stat.st_mtime_ns >= noted and md5_of(path) != source["md5"]
-            if changed or stat.st_size != source["bytes"]:
+            size = path.stat().st_size if path.is_file() else None
+            if size != seen[0] or md5_of(path) != seen[1]:
                 return False
     if step == "topics":
         return True

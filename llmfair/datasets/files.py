@@ -175,18 +175,17 @@ def read_folder(
     data.by_id = read_queries(queries)
     if keywords.is_file():
         data.by_id |= read_keywords(keywords, data.by_id)
-    judged, ranked = read_qrels(qrels), read_ranks(run) if run.is_file() else {}
+    judged = read_qrels(qrels)
     if allow_missing:
         there = {q: {d: of for d, of in rows.items() if d in documents} for q, rows in judged.items()}
         data.missing = sum(map(len, judged.values())) - sum(map(len, there.values()))
         judged = there
-    check_ids(qrels, judged, data.by_id, documents)
-    check_ids(run, ranked, data.by_id, documents)
+    data.qrels = numbers_of(qrels, judged, data.by_id, documents)
+    ranked = numbers_of(run, read_ranks(run), data.by_id, documents) if run.is_file() else {}
     if not by_doc.keys() <= documents.keys():
         for line, doc_id, _, _ in read_groups(groups, None):
             if doc_id not in documents:
                 raise wrong(groups, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
-    data.qrels = {q: {d: relevance for d, (relevance, _) in rows.items()} for q, rows in judged.items()}
     data.attributes = [attribute for name, attribute in declared.items() if name in used]
     if declared_in.is_file():
         data.without_item = [name for name in declared if name not in used]
@@ -274,14 +273,17 @@ def check_query_id(path: Path, line: int, field: str, query_id: str, earlier: Co
         raise wrong(path, line, field, f"'{query_id}' was already given", HINT)
 
 
-def check_ids(path: Path, rows: Lines, queries: Container[str], documents: Container[str]) -> None:
-    """Raises UsageError for the first query or document that the other files lack."""
+def numbers_of(
+    path: Path, rows: Lines, queries: Container[str], documents: Container[str]
+) -> dict[str, dict[str, int]]:
+    """The numbers alone. Raises UsageError for the first query or document that the other files lack."""
     for query_id, by_doc in rows.items():
         for doc_id, (_, line) in by_doc.items():
             if query_id not in queries:
                 raise wrong(path, line, "query_id", f"'{query_id}' is not in queries.tsv", HINT)
             if doc_id not in documents:
                 raise wrong(path, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
+    return {q: {d: number for d, (number, _) in by_doc.items()} for q, by_doc in rows.items()}
 
 
 class _Keywords(Struct):

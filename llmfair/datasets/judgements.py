@@ -14,7 +14,7 @@ from llmfair.datasets.base import load_dataset
 from llmfair.datasets.files import NO_GROUPS, DataOptions, groups_of, identifier, sides_of
 from llmfair.errors import UsageError
 from llmfair.io.files import MOST_OF_JSON, number, read_document, wrong
-from llmfair.io.tables import rows_of
+from llmfair.io.tables import ending, rows_of
 from llmfair.io.trec import RunFile, cell, read_qrels, read_run, run_of
 from llmfair.nouns import Attribute, Document, Qrels, Query, Side
 
@@ -114,5 +114,4 @@ def read_any_run(path: Path, scores_kept: bool = False) -> RunFile:
 
 def scores_form(path: Path) -> str:
     """The ending of a file that has scores as ranx keeps them; "" of any other."""
-    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    return ending if ending in (".json", ".csv") else ""
+    return form if (form := ending(path)) in (".json", ".csv") else ""

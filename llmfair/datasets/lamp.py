@@ -303,11 +303,7 @@ def read_retrieval(path: Path, lists: Lists, needed: Collection[str], complete: 
 
 
 def _by_query(path: Path, rows: Iterable[tuple[int, str, str, float]], lists: Lists, complete: bool) -> Rows:
-    """The numbers of rows of line, query, item and number.
-
-    Raises UsageError for an item that is given twice, the first query or item that the dataset has not, and for an item
-    that is lacking.
-    """
+    """The numbers of rows. Raises UsageError for an item that is given twice, not in the dataset, or lacking."""
     values: Rows = {}
     for line, query_id, doc_id, value in rows:
         if doc_id in values.setdefault(query_id, {}):

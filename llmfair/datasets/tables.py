@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,74 @@ HINT = (
 )
 
 
+@dataclass(frozen=True)
+class Columns:
+    """What a table's columns are read as: those of `COLUMNS` and of attributes, by their names in the table."""
+
+    path: Path
+    names: Mapping[str, str]
+    attributes: Mapping[str, Attribute]
+    declared_in: Path
+
+    def fail(self, of: str, what: str, line: int = 0) -> UsageError:
+        return wrong(self.path, line, self.names.get(of, of), what, HINT)
+
+    def absent(self, of: str, row: Iterable[str]) -> str:
+        """What is wrong where there is no such column."""
+        column, there = self.names[of], [*row]
+        what = f"there is no such column{f' for {of}' * (of != column)} ({', '.join(there)})"
+        near = next(
+            (f"; did you mean '{name}'?" for name in there if name.casefold() == column.casefold()), ""
+        )
+        return what + (near or nearest(column, there))
+
+    def cells(self, line: int, row: Mapping[str, Any]) -> dict[str, str]:
+        """The cells of `COLUMNS`, without white space around. Raises UsageError for one that is missing or no text."""
+        cells = {}
+        for of in COLUMNS:
+            value = row.get(self.names[of])
+            if isinstance(value, dict | list | tuple | bytes):
+                raise self.fail(of, f"is no text or number but {type(value).__name__}", line)
+            cells[of] = _text(value).strip()
+        texts = cells["title"] or cells["text"]
+        for of, needed in (
+            ("query_id", cells["query_id"] or cells["query"]),
+            ("doc_id", cells["doc_id"]),
+            ("title", texts),
+        ):
+            if not needed:
+                raise self.fail(of, "is empty" if self.names[of] in row else self.absent(of, row), line)
+            if of != "title" and cells[of] and identifier(cells[of]) is None:
+                raise self.fail(of, f"'{cells[of]}' holds white space", line)
+        if cells["query_id"] == RESERVED_QUERY:
+            raise self.fail("query_id", RESERVED, line)
+        return cells
+
+    def groups(self, line: int, row: Mapping[str, Any]) -> Groups:
+        """The groups of the row's item. Raises UsageError for one that is not declared."""
+        by_attribute: dict[str, tuple[str, ...]] = {}
+        for of, attribute in self.attributes.items():
+            value, allowed = row.get(self.names[of]), declared_groups(attribute)
+            several = value if isinstance(value, list | tuple) else _text(value).split(SEVERAL)
+            groups = dict.fromkeys(group for group in map(str.strip, map(_text, several)) if group)
+            groups.pop(UNKNOWN, None)
+            for group in groups:
+                if allowed is not None and group not in allowed:
+                    raise no_group(self.path, line, self.names[of], of, group, allowed, str(self.declared_in))
+            if groups:
+                by_attribute[of] = tuple(groups)
+        return by_attribute
+
+    def grade(self, line: int, text: str) -> int:
+        """The relevance that a cell says. Raises UsageError."""
+        truth = TRUTH.get(text.lower())
+        with suppress(ValueError):
+            value = number(text) if truth is None else truth
+            if value == int(value) and abs(value) < 1e15:
+                return int(value)
+        raise self.fail("relevance", f"'{text}' is not an integer", line)
+
+
 def read_table(
     name: str,
     path: Path,
@@ -51,89 +121,50 @@ def read_table(
     declared_in = Path(options.attributes) if options.attributes else declared_in
     declared = options.attributes or declared_in.is_file()
     attributes = read_attributes(declared_in if declared else shipped_attributes())
-    columns = _renamed(options.columns, attributes)
-    groups_by_name = {name: declared_groups(attribute) for name, attribute in attributes.items()}
-    data, there = OwnData(name, str(path)), dict[str, None]()
+    columns = Columns(path, _renamed(options.columns, attributes), attributes, declared_in)
+    theirs = {column.casefold(): of for of, column in columns.names.items()}
+    data, there, query_ids = OwnData(name, str(path)), dict[str, None](), dict[str, str]()
     lines: dict[tuple[str, ...], int] = {}
-    query_ids: dict[str, str] = {}
     shared: dict[tuple[object, ...], Groups] = {}
-    theirs = {column.casefold(): of for of, column in columns.items()}
-
-    def absent(of: str, row: Mapping[str, Any]) -> str:
-        near = (name for name in row if name.casefold() == columns[of].casefold())
-        what = f"there is no such column{f' for {of}' * (of != columns[of])} ({', '.join(row)})"
-        return (
-            f"{what}; did you mean '{name}'?"
-            if (name := next(near, ""))
-            else what + nearest(columns[of], row)
-        )
-
-    def fail(name: str, what: str, line: int = 0) -> UsageError:
-        return wrong(path, line, columns.get(name, name), what, HINT)
-
-    for line, row in rows_with({*columns.values()}):
+    for line, row in rows_with({*columns.names.values()}):
         for column in row:
-            if column not in there and (of := theirs.get(column.casefold(), "")) and columns[of] not in row:
-                raise fail(of, absent(of, row), line)
+            if (
+                column not in there
+                and (of := theirs.get(column.casefold(), ""))
+                and columns.names[of] not in row
+            ):
+                raise columns.fail(of, columns.absent(of, row), line)  # but for capital letters it is there
         there |= dict.fromkeys(row)
-        cells = {}
-        for of in COLUMNS:
-            value = row.get(columns[of])
-            if isinstance(value, dict | list | tuple | bytes):
-                raise fail(of, f"is no text or number but {type(value).__name__}", line)
-            cells[of] = _text(value).strip()
-        words, title, text = cells["query"], cells["title"], cells["text"]
-        query_id, doc_id = cells["query_id"], cells["doc_id"]
-        if words and not query_id:
-            query_id = query_ids.setdefault(words, f"q{len(query_ids) + 1}")
-        for of, needed in (("query_id", query_id), ("doc_id", doc_id), ("title", title or text)):
-            if not needed:
-                raise fail(of, "is empty" if columns[of] in row else absent(of, row), line)
-            if of != "title" and identifier(needed) is None:
-                raise fail(of, f"'{needed}' holds white space", line)
-        if query_id == RESERVED_QUERY:
-            raise fail("query_id", RESERVED, line)
-        by_attribute: dict[str, tuple[str, ...]] = {}
-        for of, allowed in groups_by_name.items():
-            value = row.get(columns[of])
-            several = value if isinstance(value, list | tuple) else _text(value).split(SEVERAL)
-            groups = dict.fromkeys(group for group in map(str.strip, map(_text, several)) if group)
-            groups.pop(UNKNOWN, None)
-            for group in groups:
-                if allowed is not None and group not in allowed:
-                    raise no_group(path, line, columns[of], of, group, allowed, str(declared_in))
-            if groups:
-                by_attribute[of] = tuple(groups)
-        groups_of_it = shared.setdefault(tuple(by_attribute.items()), by_attribute)
-        query = Query(query_id, words or query_id)
-        document = Document(doc_id, title or text, text, groups_of_it)
+        cells, groups = columns.cells(line, row), columns.groups(line, row)
+        words, doc_id = cells["query"], cells["doc_id"]
+        query_id = cells["query_id"] or query_ids.setdefault(words, f"q{len(query_ids) + 1}")
+        query, title = Query(query_id, words or query_id), cells["title"] or cells["text"]
+        document = Document(doc_id, title, cells["text"], shared.setdefault(tuple(groups.items()), groups))
         for of, what, before, now in (
             ("query", f"query '{query_id}'", data.by_id.setdefault(query_id, query), query),
             ("doc_id", f"item '{doc_id}'", data.documents.setdefault(doc_id, document), document),
         ):
             first = lines.setdefault((what,), line)
             if before != now:
-                raise fail(of, f"{what} was told otherwise on line {first}", line)
+                raise columns.fail(of, f"{what} was told otherwise on line {first}", line)
         if (first := lines.setdefault((query_id, doc_id), line)) != line:
             what = f"'{doc_id}' of query '{query_id}' was already given on line {first}"
-            raise fail("doc_id", what, line)
+            raise columns.fail("doc_id", what, line)
         data.lists.setdefault(query_id, []).append(doc_id)
         if relevance := cells["relevance"]:
-            try:
-                data.qrels.setdefault(query_id, {})[doc_id] = _grade(relevance)
-            except ValueError:
-                raise fail("relevance", f"'{relevance}' is not an integer", line) from None
+            data.qrels.setdefault(query_id, {})[doc_id] = columns.grade(line, relevance)
     if not there:
-        raise fail("", "has no rows")
-    for of, column in columns.items():
+        raise columns.fail("", "has no rows")
+    for of, column in columns.names.items():
         if of != column and column not in there:
-            raise fail(of, f"{absent(of, there)} (--columns)")
+            raise columns.fail(of, f"{columns.absent(of, there)} (--columns)")
     data.leave_out_short(HINT)
     used = {of for groups in shared.values() for of in groups}
     data.attributes = [attribute for of, attribute in attributes.items() if of in used]
     data.without_item = [of for of in attributes if declared and of not in used]
     if not data.attributes:
-        near = next(filter(None, (nearest(of, there) for of in attributes if columns[of] not in there)), "")
+        gone = (of for of in attributes if columns.names[of] not in there)
+        near = next(filter(None, (nearest(of, there) for of in gone)), "")
         raise UsageError(
             f"{path}: no item has a group of {' or '.join(attributes)}{near or '.'}",
             f"--columns {next(iter(attributes))}=COLUMN, or declare your own in {declared_in}",
@@ -165,25 +196,13 @@ def _renamed(columns: str | None, attributes: Mapping[str, Attribute]) -> dict[s
     return theirs_by_ours
 
 
-def _grade(text: str) -> int:
-    """The relevance that a cell says. Raises ValueError."""
-    truth = TRUTH.get(text.lower())
-    value = number(text) if truth is None else truth
-    if value != int(value) or abs(value) >= 1e15:
-        raise ValueError(text)
-    return int(value)
-
-
 def _text(value: Any) -> str:
     """A cell as a text: "" of one that is empty, be that None or a number that is none."""
     return "" if value is None or value != value else str(value)
 
 
 def stored_frame(table: Any) -> str:
-    """The file that a table in memory is kept in, by its content, so that its runs can go on.
-
-    Raises UsageError where it cannot be written.
-    """
+    """The file that a table in memory is kept in, by its content, so that its runs can go on. Raises UsageError."""
     rows = records(frame_of(table))
     lines = [f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in rows]
     digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -239,10 +239,7 @@ class TrecFair:
         return PageStore(self._fetched("pages", PAGES))
 
     def _fetched(self, step: str, file: str) -> Path:
-        """A file of the collection's folder, if the step of the fetch that writes it is done.
-
-        Raises UsageError where it is not, and for a file that is not the one that was fetched.
-        """
+        """A file of the collection's folder. Raises UsageError where its step is not done, and for another file."""
         collection = self.collection
         record = fetch_record(collection)
         if step in record:

@@ -463,7 +463,7 @@ def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[t
         raise wrong(path, number + 1, "", "the packed file is damaged or cut off here", hint) from None
     except UnicodeDecodeError as error:
         what = f"byte {error.start + 1} of the line" if error.encoding == "utf-8" else error.encoding
-        raise wrong(path, number, "", f"not UTF-8 ({what})", hint) from None
+        raise wrong(path, number, "", f"not UTF-8 ({what})", "save it as UTF-8") from None
     if not number and not may_be_empty:
         raise wrong(path, 0, "", "is empty", hint)
 

@@ -27,10 +27,14 @@ BEFORE = re.compile(r'(?:"?sep=(?P<separator>.)"?[^\n]*\n)?(?:[^\S\n]*\n)*', re.
 """What stands before the names of columns: a line of Excel's that says what separates cells, and blank lines."""
 
 
+def ending(path: Path) -> str:
+    """The ending of a file's name before that of its packing."""
+    return Path(path.stem).suffix if path.suffix in PACKED else path.suffix
+
+
 def form_of(path: Path) -> str | None:
     """The ending that says how a file is read; None of one that is no table."""
-    ending = Path(path.stem).suffix if path.suffix in PACKED else path.suffix
-    return ending if ending in FORMS else None
+    return form if (form := ending(path)) in FORMS else None
 
 
 def rows_of(path: Path, hint: str, wanted: Collection[str] = ()) -> Iterator[Row]:

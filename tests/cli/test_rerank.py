@@ -10,8 +10,7 @@ import pytest
 
 import llmfair as package
 from llmfair.audits.lists import training_lists
-from llmfair.datasets.base import load_dataset
-from llmfair.datasets.collection import Collection
+from llmfair.datasets.base import Collection, load_dataset
 from llmfair.errors import warn
 from llmfair.io.trec import read_run
 from tests.cli.command import kept, llmfair, only_run, ran, refuses, table

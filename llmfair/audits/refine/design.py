@@ -34,8 +34,7 @@ from llmfair.audits.refine.results import RefineFacts
 from llmfair.audits.refine.settings import BASELINE, RefineSettings
 from llmfair.audits.subject import Subject
 from llmfair.datasets.attributes import shipped_backgrounds
-from llmfair.datasets.base import load_dataset, named_attribute
-from llmfair.datasets.collection import Collection
+from llmfair.datasets.base import Collection, load_dataset, named_attribute
 from llmfair.datasets.files import searched
 from llmfair.errors import BackendError, UsageError, did_you_mean
 from llmfair.io import files
