@@ -36,14 +36,15 @@ def list_all() -> View:
         if hasattr(dataset, "listing"):
             facts = dataset.listing()
         else:
-            attributes, queries = [of.name for of in compared(dataset.attributes)], len(dataset.queries)
-            facts = {"attributes": attributes, "queries": queries, "size": "bundled", "fetched": None}
+            names = [of.name for of in compared(dataset.attributes)]
+            queries = len(dataset.queries)
+            facts = {"attributes": names, "queries": queries, "size": "bundled", "fetched": None}
         rows.append({"dataset": name, **facts})
     states = {None: "", True: "fetched", False: "not fetched"}
-    cells = []
+    cells: list[tuple[str, ...]] = []
     for of in rows:
-        attributes, queries = ", ".join(of["attributes"]), str(of["queries"] or "")
-        cells.append((of["dataset"], attributes, queries, of["size"], states[of["fetched"]]))
+        attributes, count = ", ".join(of["attributes"]), str(of["queries"] or "")
+        cells.append((of["dataset"], attributes, count, of["size"], states[of["fetched"]]))
     notes = (
         FOUR_FILES,
         "llmfair datasets fetch trec-fair/2022    serves every dataset of its year and split",

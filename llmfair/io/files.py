@@ -53,7 +53,7 @@ DEEPEST = 100
 MOST_NAMES = 1_000
 """Names in a folder that one which is not there is held against."""
 GZIP = b"\x1f\x8b"
-PACKERS: Mapping[bytes, Callable[[BufferedReader], Any]] = {
+PACKERS: Mapping[bytes, Callable[[Any], Any]] = {
     GZIP: lambda file: gzip.GzipFile(fileobj=file), b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile
 }  # fmt: skip
 """What unpacks a file, by what it begins with."""
@@ -92,8 +92,8 @@ def opened(path: Path | str) -> BufferedReader:
     raise OSError(errno.EINVAL, "no regular file, but a pipe or a device", str(path))
 
 
-def unpacked(file: BufferedReader) -> Any:
-    """What an opened file holds, packed or not. Raises OSError for what is no text and is packed in no known way."""
+def unpacked(file: Any) -> Any:
+    """What a buffered reader holds, packed or not. Raises OSError for what is no text or packed in no known way."""
     begins = file.peek(6)
     if (packer := next((PACKERS[mark] for mark in PACKERS if begins.startswith(mark)), None)) is not None:
         return packer(file)
@@ -456,7 +456,8 @@ def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[t
                     raise wrong(path, number, "", f"longer than {LONGEST_LINE >> 20} MB", hint)
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
     except FileNotFoundError as error:
-        raise wrong(path, 0, "", f"cannot be read: {error.strerror}{beside(path)}", hint) from None
+        near = beside(path)
+        raise wrong(path, 0, "", f"cannot be read: {error.strerror}{'.' * bool(near)}{near}", hint) from None
     except DAMAGE as error:
         if why := getattr(error, "strerror", None):
             raise wrong(path, number, "", f"cannot be read: {why}", hint) from None

@@ -249,6 +249,16 @@ def test_a_slip_has_its_place(name: str, text: str, message: str, data: Path) ->
     refuses(message, "score", name, "-d", "data")
 
 
+def test_a_run_of_other_queries_or_documents_is_refused(data: Path) -> None:
+    Path("my.json").write_text(json.dumps(SCORES))
+    judged = ("score", "my.json", "--qrels", data / "qrels.txt", "--groups")
+    write(Path("groups.tsv"), ["0q0f0\tgender\tfemale", "0q0m0\tgender\tmale"])
+    refuses("my.json ranks none of the documents that have a group (here 'q0", *judged, "groups.tsv")
+    write(Path("qrels.txt"), ["0q0 0 q0f0 1"])
+    judged = ("score", "my.json", "--qrels", "qrels.txt", "--groups", data / "groups.tsv")
+    refuses("my.json ranks none of the queries of qrels.txt (here 'q0', there '0q0').", *judged)
+
+
 # Collections of ir_datasets: what they say, with groups and lists from files, or lists from BM25
 
 
