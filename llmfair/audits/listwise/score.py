@@ -231,6 +231,8 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
         by = [value.by for value in exposures if isinstance(value, Quotient)]
         alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
         relevance[name] = None if alone is None else alone.value
+        if of_answers:  # of which the audit has concluded
+            continue
         rules[name] = HowRanked(
             band_of(settings.band), strata=shared_strata(items), level=settings.level, seed=target.seed,
             initial=target.initial, unjudged=not any(against.judgements.qrels.values()),
