@@ -219,13 +219,11 @@ def test_adding_a_query_moves_no_other_query_s_rows() -> None:
         asked = ("listwise", "--orders", "2", "--passes", "1", "--permutations", "0")
         found = llmfair(*asked, "-o", f"run{len(more)}", *more)
         assert found.code in (0, 4), found.err
-        with Path(f"run{len(more)}/per_query.csv").open(newline="") as file:
-            header, *rows = csv.reader(file)
         key, rest = ("condition", "query_id", "measure", "group"), ("value", "n", "reason")
-        named = [dict(zip(header, row, strict=True)) for row in rows]
-        # a query's part of odds that only all queries have is no value of its own
-        own = [row for row in named if row["reason"] != "pseudo_value"]
-        return {tuple(row[k] for k in key): [row[k] for k in rest] for row in own}
+        with Path(f"run{len(more)}/per_query.csv").open(newline="") as file:
+            # a query's part of odds that only all queries have is no value of its own
+            rows = [row for row in csv.DictReader(file) if row["reason"] != "pseudo_value"]
+        return {tuple(row[k] for k in key): [row[k] for k in rest] for row in rows}
 
     whole, part = per_query(), per_query("-n", "7")
     assert len(part) > 7 * 20
@@ -369,11 +367,8 @@ def test_a_disparity_is_adjusted_over_prompts_and_speaks_of_the_surest_figure() 
     outside = {name: found.spoken_of for name, found in surest.items() if found.conclusion == "outside"}
     assert outside == {"a": "PreferenceOdds(stratum=relevant)", "repeat": "PreferenceOdds"}
     assert [surest[name].p_outside_adjusted for name in "abc"] == pytest.approx([0.003, 0.04, 0.04])
-    assert [surest[name].reason for name in "abc"] == [
-        None,
-        OUTSIDE_ALONE,
-        None,
-    ]  # by its own p of .02, not of .03
+    # by its own p of .02, not of .03
+    assert [surest[name].reason for name in "abc"] == [None, OUTSIDE_ALONE, None]
     of_relevant = with_disparities({"a": finding(0.4, 0.02), "b": finding(0.4, 0.4)})["a"]
     assert (of_relevant.conclusion, of_relevant.reason, of_relevant.decisive) == (
         "inconclusive", OUTSIDE_ALONE, "relevant",

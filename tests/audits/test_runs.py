@@ -293,10 +293,9 @@ def written() -> dict[str, tuple[bytes, int]]:
 
 def repeated(*words: str, measured: bool) -> Outcome:
     """A command that finds the folder of an earlier one, and whether it measures anew."""
-    invocations = len(json.loads(Path("run/manifest.json").read_text())["invocations"])
+    before = kept("manifest", "run")["invocations"]
     found = llmfair(*words, "-o", "run")
-    again = len(json.loads(Path("run/manifest.json").read_text())["invocations"])
-    assert (again > invocations) == measured, found.err
+    assert (len(kept("manifest", "run")["invocations"]) > len(before)) == measured, found.err
     return found
 
 
