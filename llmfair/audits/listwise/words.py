@@ -36,19 +36,9 @@ from llmfair.metrics.names import in_words, parse_measure
 from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
-from llmfair.report import phrases
+from llmfair.report import groups, phrases
 from llmfair.report import plan as plans
 from llmfair.report.figures import headline_plots, on_log, ratio_of, utility_of, value_of
-from llmfair.report.groups import (
-    Furthest,
-    FurthestQuery,
-    Item,
-    Values,
-    distance,
-    figures_text,
-    furthest_from_parity,
-    named,
-)
 from llmfair.report.plan import Record
 from llmfair.report.plots import Plot, Point, utility_and_ratio
 from llmfair.report.section import Section
@@ -506,18 +496,20 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
 # Queries whose lists are far from parity, both rankings side by side.
 
 
-def furthest_lists(folder: Path, results: ListwiseResults, exhibits: Exhibits, by: str) -> Furthest | None:
+def furthest_lists(
+    folder: Path, results: ListwiseResults, exhibits: Exhibits, by: str
+) -> groups.Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
     design, titles, (lists, ranked) = results.design, exhibits.titles, read_lists(folder)
     conditions = [condition for condition in design.conditions if condition != REPEAT]
 
-    def show(query_id: str, values: Values) -> FurthestQuery | None:
+    def show(query_id: str, values: groups.Values) -> groups.FurthestQuery | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
         of_query = {name: ranked[name][query_id] for name in values if query_id in ranked.get(name, {})}
         values = {name: values[name] for name in conditions if name in of_query}
         if not values:
             return None
-        far = max(values, key=lambda condition: distance([values[condition]]))
+        far = max(values, key=lambda condition: groups.distance([values[condition]]))
         others = [condition for condition in values if condition != far]
         beside = max(others, key=lambda condition: abs(values[condition] - values[far]), default=None)
         row = lists[query_id]
@@ -530,12 +522,12 @@ def furthest_lists(folder: Path, results: ListwiseResults, exhibits: Exhibits, b
             begun = f", {design.initial} initial order"
             begun += f" {order + 1} of {design.orders}" * (design.orders > 1)
             begun += f", repeat {repeat + 1} of {design.repeats}" * (design.repeats > 1)
-            items = [Item(titles.get(d, d), *facts.get(d, (None, False))) for d in doc_ids]
+            items = [groups.Item(titles.get(d, d), *facts.get(d, (None, False))) for d in doc_ids]
             rankings.append((f"{condition} prompt" + begun * (design.prompt_sha256 is not None), items))
-        text = figures_text(values, named(by, results), TITLES)
-        return FurthestQuery(exhibits.queries.get(query_id, query_id), text, rankings)
+        text = groups.figures_text(values, groups.named(by, results), TITLES)
+        return groups.FurthestQuery(exhibits.queries.get(query_id, query_id), text, rankings)
 
-    return furthest_from_parity(folder, results, conditions, by, "prompts and initial orders", show)
+    return groups.furthest_from_parity(folder, results, conditions, by, "prompts and initial orders", show)
 
 
 # What the page of a listwise audit has of its own.
