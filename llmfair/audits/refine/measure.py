@@ -79,8 +79,6 @@ class TrailReply:
     text: str
     reply_class: str
     parsed_by: str
-    prompt_tokens: Count | None
-    completion_tokens: Count | None
 
 
 @dataclass(frozen=True)
@@ -109,32 +107,26 @@ class TrailLine:
     stop: str | None
     n: Count
     doc_ids: Sequence[str]
-    final: Sequence[str]
     replies: Sequence[TrailReply]
 
 
 def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
     """The rounds of a topic."""
-    query, topic = refined.query, design.topic(refined.query)
-    measures = (design.aimed, design.utility)
+    query, topic, measures = refined.query, design.topic(refined.query), (design.aimed, design.utility)
     for step in refined.rounds:
-        last, doc_ids = step is refined.rounds[-1], step.page.doc_ids
+        page, last = step.page, step is refined.rounds[-1]
         values = {
-            str(of): design.pages.value(of, query.query_id, doc_ids) if doc_ids else None for of in measures
+            str(of): design.pages.value(of, query.query_id, page.doc_ids) if page.doc_ids else None
+            for of in measures
         }
-        replies = [
-            TrailReply(
-                of.text, str(of.read.reply_class), of.read.parsed_by, of.prompt_tokens, of.completion_tokens
-            )
-            for of in step.replies
-        ]
         yield TrailLine(
             query_id=query.query_id, attribute=design.attribute.name, iteration=step.iteration,
             query=refined_text(query, step.added), original=query.text, added=step.added, new=step.new,
-            subgroup=step.subgroup, target=topic.target, current=step.page.shares if doc_ids else {},
-            objective=step.page.objective, attained=topic.stopping.attained, measures=values, accepted=step.accepted,
-            stop=str(refined.stop) if last else None, n=len(doc_ids), doc_ids=doc_ids,
-            final=refined.final if last else (), replies=replies,
+            subgroup=step.subgroup, target=topic.target, current=page.shares if page.doc_ids else {},
+            objective=page.objective, attained=topic.stopping.attained, accepted=step.accepted,
+            measures=values,
+            stop=str(refined.stop) if last else None, n=len(page.doc_ids), doc_ids=page.doc_ids,
+            replies=[TrailReply(of.text, str(of.read.reply_class), of.read.parsed_by) for of in step.replies],
         )  # fmt: skip
 
 
@@ -314,14 +306,12 @@ def concluded(
     """The rows with those of the changes and the conclusion, what is concluded, and how many p were adjusted."""
     changes: list[Measurement] = []
     contrasts: dict[tuple[str, str], Contrast] = {}
-    for measure, values in directed(columns).items():
-        for method in held_against(values) if FAIR_QR in values else ():
-            pairs, name = pairs_of(values, FAIR_QR, method), str(measure)
-            changes += [
-                Measurement(query_id, name, after - before, compared(method))
-                for query_id, (before, after) in pairs.items()
-            ]
-            contrasts[name, method] = contrast(name, method, [*pairs.values()], inference)
+    for name, _, method, pairs in paired(columns, (FAIR_QR,)):
+        changes += [
+            Measurement(query_id, name, after - before, compared(method))
+            for query_id, (before, after) in pairs.items()
+        ]
+        contrasts[name, method] = contrast(name, method, [*pairs.values()], inference)
     adjusted = holm([each.row.p for each in contrasts.values()])
     for (place, each), p in zip(contrasts.items(), adjusted, strict=True):
         contrasts[place] = replace(each, row=replace(each.row, p_adjusted=p))
@@ -332,23 +322,28 @@ def concluded(
     return [*rows, *changes, *of_all.values()], {FAIR_QR: finding}, sum(p is not None for p in adjusted)
 
 
-def directed(columns: Sequence[Column]) -> dict[Measure, dict[str, dict[str, float]]]:
-    """The values of the measures of single queries of which more or less is better."""
-    values: dict[Measure, dict[str, dict[str, float]]] = {}
+def paired(
+    columns: Sequence[Column], methods: Sequence[str]
+) -> Iterator[tuple[str, str, str, dict[str, tuple[float, float]]]]:
+    """Measure, method, and one that it is held against, with the queries' values by the other and by the method.
+
+    Of the measures of single queries of which more or less is better, and the queries that have both values.
+    """
+    values: dict[str, dict[str, dict[str, float]]] = {}
     for column in columns:
         measure = column.measure
         if not column.group and measure.definition.better in ("higher", "lower") and not measure.of_all:
-            values.setdefault(measure, {})[column.condition] = numbers_of(column.values)
-    return values
-
-
-def pairs_of(
-    values: Mapping[str, Mapping[str, float]], method: str, against: str
-) -> dict[str, tuple[float, float]]:
-    """The queries' values by the second method and by the first, where both have any."""
-    before, after = values.get(against, {}), values.get(method, {})
-    both = sorted(before.keys() & after.keys())
-    return {query_id: (before[query_id], after[query_id]) for query_id in both}
+            values.setdefault(str(measure), {})[column.condition] = numbers_of(column.values)
+    for name, of in values.items():
+        for method, against in product(methods, held_against(of)):
+            if method in of:
+                both = sorted(of[against].keys() & of[method].keys())
+                yield (
+                    name,
+                    method,
+                    against,
+                    {query: (of[against][query], of[method][query]) for query in both},
+                )
 
 
 def contrast(
@@ -365,18 +360,15 @@ def contrast(
 
 def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
     """Both pages of refinement against each method, in every measure with a direction [Chen & Fang 2025, Table 1]."""
-    methods = held_against(column.condition for column in columns)
     tests = []
-    for measure, values in directed(columns).items():
-        for method, against in product((REFINED, FAIR_QR), methods):
-            changes = [after - before for before, after in pairs_of(values, method, against).values()]
-            if (difference := mean_of(changes)) is None:
-                continue
+    for measure, method, against, pairs in paired(columns, (REFINED, FAIR_QR)):
+        changes = [after - before for before, after in pairs.values()]
+        if (difference := mean_of(changes)) is not None:
             tested = paired_t(changes) if any(changes) else None
             p = None if tested is None else tested[1]
-            starred = p is not None and p < STARRED and better(str(measure)) * difference > 0
+            starred = p is not None and p < STARRED and better(measure) * difference > 0
             tests.append(PaperTest(
-                method=method, against=against, measure=str(measure), queries=len(changes), difference=difference, p=p,
+                method=method, against=against, measure=measure, queries=len(changes), difference=difference, p=p,
                 symbol=SYMBOLS.get(against, "") if starred else "",
             ))  # fmt: skip
     return tests
@@ -390,11 +382,9 @@ def better(measure: str) -> int:
 def certain(contrast: Contrast, level: float) -> int:
     """1 where fair-qr is better for certain, −1 where it is worse; 0 where interval or flipped signs leave it open."""
     row = contrast.row
-    if row.low is None or row.high is None or row.p is None or row.p > 1 - level + ROUNDING:
+    if row.low is None or row.high is None or row.p is None or contrast.changed < FEWEST_TESTED:
         return 0
-    if contrast.changed < FEWEST_TESTED:
-        return 0
-    return better(row.measure) * ((row.low > 0) - (row.high < 0))
+    return 0 if row.p > 1 - level + ROUNDING else better(row.measure) * ((row.low > 0) - (row.high < 0))
 
 
 def finding_of(rule: Rule, contrasts: Contrasts, level: float) -> RefineFinding:
