@@ -186,17 +186,9 @@ class PairwiseDesign(Design[PairVerdict]):
         if settings.label_error is not None:
             odds = odds_with(settings.label_error, self._judged, None)
             odds = {stratum: odds[stratum] for stratum in self.strata if stratum in odds}
-        how = [
-            "form",
-            "answers",
-            "noise_share",
-            "repeats",
-            "weights",
-            "sequential",
-            "label_error",
-            "seed",
-            "pairs",
-        ]
+        how = (
+            "form", "answers", "noise_share", "repeats", "weights", "sequential", "label_error", "seed", "pairs",
+        )  # fmt: skip
         return PairwiseFacts(
             **{name: getattr(settings, name) for name in how},
             preset=settings.preset_name(),
@@ -211,12 +203,12 @@ class PairwiseDesign(Design[PairVerdict]):
             pairs_asked={
                 stratum: self.asked(stratum)
                 if settings.sequential
-                else sum(len(of_query.pairs) for of_query in by_query.values())
-                for stratum, by_query in self.pairs.items()
+                else sum(len(of.pairs) for of in probes.values())
+                for stratum, probes in self.pairs.items()
             },
             without_pairs={
-                stratum: sorted(query_id for query_id, probes in by_query.items() if not probes)
-                for stratum, by_query in self.pairs.items()
+                stratum: sorted(query_id for query_id, of in probes.items() if not of)
+                for stratum, probes in self.pairs.items()
             },
             grades=self._grades or None,
             drawn=drawn_of(self.dataset, settings),
@@ -237,13 +229,9 @@ class PairwiseDesign(Design[PairVerdict]):
                 continue
             differences = list[float]()
             for probes in self.by_query(stratum):
-                relevance = [
-                    [probe.candidates.relevance.get(doc_id, 0) for doc_id in probe.candidates.doc_ids]
-                    for probe in probes
-                    if not probe.draw
-                ]
-                if relevance:
-                    differences.append(fmean(ours - theirs for ours, theirs in relevance))
+                asked = [probe.candidates for probe in probes if not probe.draw]
+                graded = [[of.relevance.get(doc_id, 0) for doc_id in of.doc_ids] for of in asked]
+                differences += [fmean(ours - theirs for ours, theirs in graded)] if graded else []
             mean = fmean(differences) if differences else None
             grades[stratum] = PairGrades(self.settings.grades == "match", mean)
         return grades
@@ -303,13 +291,11 @@ def findable_of(
     design: PairwiseDesign, stratum: PairStratum, settings: PlanPairwiseSettings
 ) -> PairwiseFindable:
     """How audits of one relevance stratum end. Raises UsageError for a power or a pilot that cannot be."""
-    counts = [len(probes.pairs) for probes in design.pairs[stratum].values() if probes]
     check_power(settings.power, settings.level)
-    items = Counter(
-        probes.candidates.doc_ids[place]
-        for probes in design.pairs[stratum].values()
-        for place in np.unique(probes.pairs[:, 1:])
-    )
+    with_pairs = [probes for probes in design.pairs[stratum].values() if probes]
+    counts, items = [len(probes.pairs) for probes in with_pairs], Counter[str]()
+    for probes in with_pairs:
+        items.update(probes.candidates.doc_ids[place] for place in np.unique(probes.pairs[:, 1:]))
     findable = PairwiseFindable(
         queries=len(counts),
         # Σ_q se² depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
@@ -321,27 +307,26 @@ def findable_of(
     if settings.sequential or len(counts) < FEWEST_QUERIES:
         few = "too_few_queries" if counts else "no_pairs"
         return replace(findable, reason="sequential" if settings.sequential else few)
-    tests = sum(any(of_it.values()) for of_it in design.pairs.values())
-    rule = Rule(settings.level, band_of(settings.band), tests)
-    prospects = (_prospect(findable, answers, rule) for answers in _expected(stratum, settings))
-    return replace(findable, prospects=tuple(prospects))
+    rule = Rule(settings.level, band_of(settings.band), sum(any(of.values()) for of in design.pairs.values()))
 
+    def prospect(answers: Answers) -> Prospect:
+        def plan(queries: int, odds: float) -> PairPlan:
+            return plan_pairs(queries, findable.pairs, odds, *answers, rule)
 
-def _prospect(of: PairwiseFindable, answers: Answers, rule: Rule) -> Prospect:
-    def plan(queries: int, odds: float) -> PairPlan:
-        return plan_pairs(queries, of.pairs, odds, *answers, rule)
+        n, odds, target = findable.queries, settings.ratio, settings.power
+        disparate, fair = plan(n, odds), plan(n, 1.0)
+        return Prospect(
+            **answers._asdict(),
+            agreement=fair.agreement,
+            error=disparate.error,
+            disparity=disparate.disparity,
+            parity=fair.parity,
+            queries_for_disparity=fewest_queries(lambda queries: plan(queries, odds).disparity >= target),
+            queries_for_parity=fewest_queries(lambda queries: plan(queries, 1.0).parity >= target),
+            smallest=smallest_odds(lambda odds: plan(n, odds).disparity >= target, rule.band[0]),
+        )
 
-    disparate, fair = plan(of.queries, of.ratio), plan(of.queries, 1.0)
-    return Prospect(
-        **answers._asdict(),
-        agreement=fair.agreement,
-        error=disparate.error,
-        disparity=disparate.disparity,
-        parity=fair.parity,
-        queries_for_disparity=fewest_queries(lambda queries: plan(queries, of.ratio).disparity >= of.target),
-        queries_for_parity=fewest_queries(lambda queries: plan(queries, 1.0).parity >= of.target),
-        smallest=smallest_odds(lambda odds: plan(of.queries, odds).disparity >= of.target, rule.band[0]),
-    )
+    return replace(findable, prospects=tuple(map(prospect, _expected(stratum, settings))))
 
 
 class Answers(NamedTuple):

@@ -354,25 +354,20 @@ def measure_verdicts(
         if asked.scored and 0 < answers[stratum].problems.get("tie", 0) == answers[stratum].readable:
             findings[stratum] = finding.barred(EQUAL_SCORES)
     findings = as_readable(findings, answers, asked.max_invalid)
-    rows = [
-        replace(row, condition=PAIRS, stratum=row.condition)
-        for row in aggregates.summarise(columns, asked.inference)
-    ]
-    places = [
-        place
-        for place, row in enumerate(rows)
-        if row.query_id == ALL and row.stratum in findings and row.measure == findings[row.stratum].measure
-    ]
-    adjusted = holm([findings[rows[place].stratum].p for place in places])
-    for place, p_adjusted in zip(places, adjusted, strict=True):
-        row, finding = rows[place], findings[rows[place].stratum]
-        low, high = finding.bound.limits if finding.bound else (row.low, row.high)
-        rows[place] = replace(
-            row, low=low, high=high, reason=finding.reason or row.reason, p=finding.p, p_adjusted=p_adjusted,
-            conclusion=finding.conclusion,
-        )  # fmt: skip
-    tests = sum(p is not None for p in adjusted)
-    return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, tests)
+    tests = holm([finding.p for finding in findings.values()])
+    adjusted, rows = dict(zip(findings, tests, strict=True)), list[Measurement]()
+    for row in aggregates.summarise(columns, asked.inference):
+        of_stratum = findings.get(row.condition)
+        row = replace(row, condition=PAIRS, stratum=row.condition)
+        if of_stratum is not None and row.query_id == ALL and row.measure == of_stratum.measure:
+            low, high = of_stratum.bound.limits if of_stratum.bound else (row.low, row.high)
+            row = replace(
+                row, low=low, high=high, reason=of_stratum.reason or row.reason, p=of_stratum.p,
+                p_adjusted=adjusted[row.stratum], conclusion=of_stratum.conclusion,
+            )  # fmt: skip
+        rows.append(row)
+    family = sum(p is not None for p in tests)
+    return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
 
 
 def outcome_of(
@@ -527,13 +522,13 @@ def cell_counts(verdicts: Sequence[PairVerdict], repeats: int = 1) -> CellCounts
 
 def cell_shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> CellShares | None:
     """The share of each cell among all pairs; queries weigh alike, or pairs do. They sum to 1."""
-    counts_of: dict[str, Counter[Cell]] = {}
+    by_queries: dict[str, Counter[Cell]] = {}
     for verdict in verdicts:
         if verdict.draw < repeats:
-            counts_of.setdefault(verdict.query_id, Counter())[verdict.cell] += 1
-    if not counts_of:
+            by_queries.setdefault(verdict.query_id, Counter())[verdict.cell] += 1
+    if not by_queries:
         return None
-    counts = np.array([[cells[cell] for cell in Cell] for cells in counts_of.values()], dtype=float)
+    counts = np.array([[cells[cell] for cell in Cell] for cells in by_queries.values()], dtype=float)
     if weights == "macro":
         counts /= counts.sum(axis=1, keepdims=True)
     return CellShares(*(counts.sum(axis=0) / counts.sum()).tolist())

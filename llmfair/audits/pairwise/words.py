@@ -44,7 +44,7 @@ METHOD = (
     "preference odds (adjusted for position) are exp((logit p₁ + logit p₂) / 2): 1 at parity, with the pull of the "
     "position taken out.",
     "Of the pairs answered alike in both orders, PP went to the protected item and UU to the other; FF and SS"
-    " are flips to the item shown first and second.",
+    " are flips to the item shown first and second. WinRatio is PP / UU, as in the paper.",
     "Each query is one unit, and items that recur in several pairs are taken into account. p is adjusted "
     "(Holm) over the relevance strata.",
 )
@@ -163,11 +163,6 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     yield from phrases.found_with(
         "odds of {:g} as other than 1", results.findings.values(), "queries like these", "pairwise"
     )
-    if any(measure in ("WinRatio", "AdjustedOdds") for measure, _ in rows):
-        yield (
-            "WinRatio counts only pairs that do not flip (the paper's ratio: the square of the odds when answers are "
-            "independent); preference odds (adjusted for position) take the position out of all parseable ones"
-        )
     yield OF_PAIRS if design.weights == "pooled" else None
     yield from (_unparseable_note(stratum, results) for stratum in strata)
     yield from pairs_notes(design)
@@ -184,19 +179,20 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
 def _position_note(stratum: str, results: PairwiseResults, rows: Rows) -> str | None:
     """How much of the answers is position, how much noise; nothing where no answer can be read."""
     shares, finding = results.shares[stratum], results.findings.get(stratum)
-    rates = {name: rows.get((name, stratum)) for name in ("FirstSlotRate", "NoiseRate", "BalancedRatio")}
-    first, noise, balanced = (None if row is None else row.value for row in rates.values())
+    names = ("FirstSlotRate", "NoiseRate", "BalancedRatio")
+    of_all = [rows.get((name, stratum)) for name in names]
+    first, noise, balanced = (None if row is None else row.value for row in of_all)
     if not shares or first is None:
         return None
-    parts = [
-        f"{100 * shares.of('FF', 'SS'):.0f} % of pairs flip with the order (the item shown first wins "
+    text = (
+        f"{stratum}: {100 * shares.of('FF', 'SS'):.0f} % of pairs flip with the order (the item shown first wins "
         f"{first * 100:.0f} % of answers)"
-    ]
-    parts += [] if noise is None else [f"test–retest disagreement {noise * 100:.0f} %"]
-    parts += [] if balanced is None else [f"BalancedRatio {balanced:.3f}"]
+    )
+    text += "" if noise is None else f"; test–retest disagreement {noise * 100:.0f} %"
+    text += "" if balanced is None else f"; BalancedRatio {balanced:.3f}"
     if finding is not None and finding.icc is not None:
-        parts.append(f"icc {finding.icc:.2f}, design effect {finding.design_effect:.1f}")
-    return f"{stratum}: {'; '.join(parts)}"
+        text += f"; icc {finding.icc:.2f}, design effect {finding.design_effect:.1f}"
+    return text
 
 
 def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:

@@ -15,7 +15,7 @@ import pytest
 
 from llmfair.audits.rag import design
 from llmfair.audits.rag.design import bounded, cited, held, without_markers
-from llmfair.audits.rag.settings import RagSettings, Utility
+from llmfair.audits.rag.settings import Utility
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.texts import UTILITIES
 from llmfair.nouns import Document
@@ -165,13 +165,8 @@ def test_utilities_have_names_and_bounds() -> None:
     [
         ("--alpha nan", "--alpha"),
         ("--retriever bm25 --retriever bm25", "--retriever"),
-        ("--utility accurracy", "--utility"),
-        ("--useful qrels", "qrels"),
         ("--useful nowhere.tsv", "there is no such file"),
-        ("-d sample", "no questions with answers"),
-        ("--require P@20>=0.5", "measure of lists"),
         ("--stop-after labels --require EU>=0", "--stop-after ends before there is anything for --require"),
-        ("--backend-arg num_beams=4", "fake:reader cannot do --backend-arg"),
         ("--attribution overlab", "Did you mean 'overlap'?"),
         ("--attribution openay:x", "--attribution openay:x is unknown."),
         ("--attribution fake:redaer", "no simulated model 'fake:redaer'"),
@@ -303,13 +298,6 @@ def credits(folder: str) -> set[tuple[str, str, str]]:
         for row in table(Path(folder, "metrics.csv"))
         if row["measure"].startswith(("EAR", "EAE-D"))
     }
-
-
-def test_the_preset_is_what_the_paper_did() -> None:
-    made = RagSettings.make("paper")
-    assert made.retriever == ("bm25-okapi", "splade", "contriever") and made.alphas() == [1, 2, 4, 8]
-    assert (made.samples, made.k, made.max_tokens) == (100, 5, 128) and made.preset_name() == "paper"
-    assert made.attribution == "nli:FacebookAI/roberta-large-mnli" and made.hypothesis == "bare"
 
 
 @pytest.mark.whole
