@@ -2,7 +2,7 @@
 
 Every simulated audit goes through the inference of a real one, with the design's very pairs and the items that
 recur in them. Its intervals are held against the odds over all queries, which a spread over queries brings nearer
-to 1 than the typical query's (`pairwise.md` 13).
+to 1 than the typical query's.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[
 
 # Simulated answers on the pairs of an audit, and the truth that they are drawn from. P(protected wins | order) = σ(β
 # + b_q + b_k ± γ): β injected, b_q of the query, b_k of the pair, +γ where the protected item is shown first; calls
-# are independent given these (`pairwise.md` 12). Whole audits are drawn as arrays, query by query.
+# are independent given these. Whole audits are drawn as arrays, query by query.
 
 
 Audit = Mapping[str, Tally]

@@ -191,15 +191,10 @@ class PairwiseDesign(Design[PairVerdict]):
         )  # fmt: skip
         return PairwiseFacts(
             **{name: getattr(settings, name) for name in how},
-            preset=settings.preset_name(),
-            queries=len(self.queries),
-            conditions=[PAIRS],
-            strata=[*self.strata],
-            constrained=settings.constrain,
-            max_pairs=settings.max_pairs if settings.sequential else None,
-            judged=self._judged,
-            odds_of_label_error=odds,
-            prompt_sha256=self.prompt.sha256,
+            preset=settings.preset_name(), queries=len(self.queries), conditions=[PAIRS], strata=[*self.strata],
+            constrained=settings.constrain, max_pairs=settings.max_pairs if settings.sequential else None,
+            judged=self._judged, odds_of_label_error=odds, prompt_sha256=self.prompt.sha256, calls=self.calls,
+            grades=self._grades or None, drawn=drawn_of(self.dataset, settings),
             pairs_asked={
                 stratum: self.asked(stratum)
                 if settings.sequential
@@ -210,10 +205,7 @@ class PairwiseDesign(Design[PairVerdict]):
                 stratum: sorted(query_id for query_id, of in probes.items() if not of)
                 for stratum, probes in self.pairs.items()
             },
-            grades=self._grades or None,
-            drawn=drawn_of(self.dataset, settings),
-            calls=self.calls,
-        )
+        )  # fmt: skip
 
     @cached_property
     def _judged(self) -> dict[str, tuple[int, int]]:
@@ -317,14 +309,11 @@ def findable_of(
         disparate, fair = plan(n, odds), plan(n, 1.0)
         return Prospect(
             **answers._asdict(),
-            agreement=fair.agreement,
-            error=disparate.error,
-            disparity=disparate.disparity,
-            parity=fair.parity,
+            agreement=fair.agreement, error=disparate.error, disparity=disparate.disparity, parity=fair.parity,
             queries_for_disparity=fewest_queries(lambda queries: plan(queries, odds).disparity >= target),
             queries_for_parity=fewest_queries(lambda queries: plan(queries, 1.0).parity >= target),
             smallest=smallest_odds(lambda odds: plan(n, odds).disparity >= target, rule.band[0]),
-        )
+        )  # fmt: skip
 
     return replace(findable, prospects=tuple(map(prospect, _expected(stratum, settings))))
 
@@ -381,29 +370,15 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
         for names in (SHOWN, MEASURED)
     )
     concluded = with_weights(HEADLINE, settings.weights)
-    ranker = PairwiseRanker(
-        prompt=prompt,
-        form=settings.form,
-        answers=settings.answers,
-        on_bad_answer=settings.on_bad_answer,
-        input=settings.input,
-        words=settings.words,
-    )
+    same = ("form", "answers", "on_bad_answer", "input", "words")
+    ranker = PairwiseRanker(prompt=prompt, **{name: getattr(settings, name) for name in same})
     # a sequential audit may ask as many pairs of one query as it asks in all, each once
     how = (settings.pairs, settings.noise_share, settings.repeats)
     pairs, noise_share, repeats = (settings.max_pairs, 0.0, 1) if settings.sequential else how
+    every = ",".join((measured, concluded, *(gate.measure for gate in gates)))
     return PairwiseDesign(
-        settings=settings,
-        subject=subject,
-        dataset=dataset,
-        attribute=attribute,
-        prompt=prompt,
-        ranker=ranker,
-        measures=parse_measures(
-            ",".join((measured, concluded, *(gate.measure for gate in gates))), JudgedPairs
-        ),
-        shown=parse_measures(shown, JudgedPairs),
-        gates=gates,
+        settings=settings, subject=subject, dataset=dataset, attribute=attribute, prompt=prompt, ranker=ranker,
+        measures=parse_measures(every, JudgedPairs), shown=parse_measures(shown, JudgedPairs), gates=gates,
         queries=tuple(queries),
         pairs={
             stratum: {

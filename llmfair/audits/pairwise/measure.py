@@ -254,15 +254,11 @@ def read_verdicts(path: Path) -> list[PairVerdict]:
         if place in places:
             raise ValueError("it is there twice")
         places.add(place)
+        query_id, stratum, number, draw = place
+        protected, unprotected = (intern(row[f"{side}_doc_id"]) for side in ("protected", "unprotected"))
+        first, second = (answer(row, order) for order in ("first", "second"))
         return PairVerdict(
-            query_id=intern(row["query_id"]),
-            stratum=strata[row["stratum"]],
-            number=integer(row["pair"]),
-            draw=integer(row["draw"]),
-            protected=intern(row["protected_doc_id"]),
-            unprotected=intern(row["unprotected_doc_id"]),
-            first=answer(row, "first"),
-            second=answer(row, "second"),
+            intern(query_id), strata[stratum], number, draw, protected, unprotected, first, second
         )
 
     return read_csv(path, "a verdict", verdict)
@@ -392,18 +388,14 @@ def outcome_of(
         ended[stratum] = ProbeCounts(asked, len(by_stratum[stratum]))
     results = PairwiseResults(
         **design.told(run, ended, failures, measured.columns),
-        reach={},
-        headline=measured.headline,
+        reach={}, headline=measured.headline, answers=answers, stopping=stopped, findings=measured.findings,
+        family=Family(measured.family, None),
         cells={stratum: cell_counts(of_it, settings.repeats) for stratum, of_it in by_stratum.items()},
         shares={
             stratum: cell_shares(of_it, settings.repeats, settings.weights)
             for stratum, of_it in by_stratum.items()
         },
-        answers=answers,
-        stopping=stopped,
-        findings=measured.findings,
-        family=Family(measured.family, None),
-    )
+    )  # fmt: skip
     every = [verdict for of_it in by_stratum.values() for verdict in of_it]
     queries = {verdict.query_id for verdict in every}
     doc_ids = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
@@ -498,20 +490,13 @@ def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked)
     won = sum(answer.winner == "protected" for answer in answers)
     unread = sum(answer.winner is None for answer in answers)
     return PairFinding(
-        measure=str(column.measure),
-        conclusion=conclusion.conclusion,
-        reason=conclusion.reason,
-        p=p,
-        test="three-way t" if counted.items_recur else "sign flip",
-        queries=odds.n,
-        error=odds.error,
-        power=power,
-        consistent_share=float(counted.shares[:2].sum()),
+        measure=str(column.measure), conclusion=conclusion.conclusion, reason=conclusion.reason, p=p, power=power,
+        test="three-way t" if counted.items_recur else "sign flip", queries=odds.n, error=odds.error,
+        consistent_share=float(counted.shares[:2].sum()), bound=conclusion.bound,
         icc=None if alike is None else alike.correlation,
         design_effect=None if alike is None else alike.design_effect,
         worst_case=(won / len(answers), (won + unread) / len(answers)) if answers else None,
-        bound=conclusion.bound,
-    )
+    )  # fmt: skip
 
 
 def cell_counts(verdicts: Sequence[PairVerdict], repeats: int = 1) -> CellCounts:

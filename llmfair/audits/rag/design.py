@@ -584,27 +584,15 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
             f"--attribution cited: prompt {prompt.file} numbers no items, so that no answer can name them.",
             'passage = "[{k}] {item}", or --attribution overlap',
         )
+    if uncredited:  # what is the same in every row is said once below the table
+        shown = [measure for measure in shown if not _credits(measure)]
     return RagDesign(
-        settings=settings,
-        subject=subject,
-        dataset=dataset,
-        attribute=dataset.attributes[0],
-        queries=queries,
-        measures=bounded([*dict.fromkeys((*measured, *further))], utility),
-        # what is the same in every row is said once below the table
-        shown=tuple(measure for measure in shown if not (uncredited and _credits(measure))),
-        gates=gates,
-        prompt=prompt,
-        ruler=_ruler(settings, subject),
-        utility=utility,
-        gain=settings.utility or dataset.label_utility,
+        settings=settings, subject=subject, dataset=dataset, attribute=dataset.attributes[0], queries=queries,
+        measures=bounded([*dict.fromkeys((*measured, *further))], utility), shown=tuple(shown), gates=gates,
+        prompt=prompt, ruler=_ruler(settings, subject), utility=utility, scores=scores, judge=judge,
+        gain=settings.utility or dataset.label_utility, uncredited=uncredited, useful=useful, labels=labels,
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},
-        scores=scores,
-        judge=judge,
-        uncredited=uncredited,
-        useful=useful,
-        labels=labels,
-    )
+    )  # fmt: skip
 
 
 def rendered(settings: RagSettings) -> Iterator[Chat]:

@@ -55,11 +55,6 @@ METHOD = (
     "so on while the objective improves [Chen & Fang 2025, FAIR-QR]. The page before the first that does not improve "
     "is kept. bm25 is the page of the original query, refined the page that was kept, fair-qr the documents of that "
     "page in the order of the original query.",
-    "The loop ends when no page of whole documents could be nearer the target (attained), when no group is below its "
-    "target (no_underrepresented_group) or unknown alone is, which no word names (unknown_underrepresented; with "
-    "--allow-unknown, as in the paper, it is asked for), when neither a reply nor the one asked again names keywords, "
-    "when all keywords stand in the query (no_keywords), when a round comes no nearer (no_decrease), or after the last "
-    "round (max_iterations).",
     "The target is told to the loop and is what its figures are measured against. The empirical one comes from the "
     "judgements of these very topics, which no search engine has.",
     "Baselines order anew what the original query finds, by documents, groups and BM25 scores; those that learn are "
