@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from llmfair import registry
 from llmfair.audits.lists import training_lists
 from llmfair.audits.scoring import check_queries, judged_by, own_scores, read_file, scored
-from llmfair.datasets.base import cache_folder, load_dataset
+from llmfair.audits.subject import make_ranker
+from llmfair.datasets.base import load_dataset
 from llmfair.datasets.files import DataOptions, searched
 from llmfair.datasets.judgements import Judgements, scores_form
 from llmfair.errors import UsageError
@@ -24,7 +24,7 @@ from llmfair.io.files import SCHEMA, whole
 from llmfair.io.trec import RunFile, run_lines
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking
-from llmfair.rankers.base import Ranker, RankerOptions, remarks
+from llmfair.rankers.base import Ranker, remarks
 from llmfair.results import Count, JsonDocument, JsonObject
 from llmfair.settings.commands import RERANK_FORMS, RerankSettings
 
@@ -148,12 +148,9 @@ def ranker_of(spec: str, settings: RerankSettings, judgements: Judgements, attri
         data = load_dataset(settings.dataset, DataOptions(columns=settings.columns))
         return training_lists(data, settings.query_text)
 
-    (name, _, parameters), documents = spec.partition(":"), judgements.documents
+    documents = judgements.documents
     groups = Groups(attribute.name, {each.name: each for each in judgements.attributes}, documents)
-    options = RankerOptions(
-        tuple(documents.values()), cache_folder(), attribute, parameters, groups=groups, lists=lists
-    )
-    ranker: Ranker = registry.lookup("ranker", name)(options)
+    ranker = make_ranker(spec, documents.values(), attribute, groups=groups, lists=lists)
     if ranker.reads_texts and settings.dataset is None:
         raise UsageError(
             f"{spec} reads what queries and documents say, and --groups does not tell.",

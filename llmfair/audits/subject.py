@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -72,20 +72,21 @@ class Subject:
         return backend_of(self.spec, settings, self.adapted)
 
     def ranker(
-        self,
-        dataset: Dataset,
-        attribute: Attribute,
-        documents: tuple[Document, ...] | None = None,
-        **options: Any,
-    ) -> Ranker:
+        self, dataset: Dataset, attribute: Attribute, documents: Sequence[Document] | None = None, **options: Any
+    ) -> Ranker:  # fmt: skip
         """The ranker that it is, over all or some of the dataset's documents, with other options that a kind has.
         Raises UsageError for an unknown name."""
-        name, _, checkpoint = self.spec.partition(":")
-        documents = tuple(dataset.documents.values()) if documents is None else documents
+        documents = [*dataset.documents.values()] if documents is None else documents
         usual = {"lists": partial(training_lists, dataset), "groups": groups_of(dataset, attribute)}
-        made = RankerOptions(documents, cache_folder(), attribute, checkpoint, **{**usual, **options})
-        ranker: Ranker = registry.lookup("ranker", name)(made)
-        return ranker
+        return make_ranker(self.spec, documents, attribute, **{**usual, **options})
+
+
+def make_ranker(spec: str, documents: Iterable[Document], attribute: Attribute, **options: Any) -> Ranker:
+    """The ranker that a spec names, `NAME` or `NAME:PARAMETERS`, over these documents. Raises UsageError."""
+    name, _, parameters = spec.partition(":")
+    made = RankerOptions(tuple(documents), cache_folder(), attribute, parameters, **options)
+    ranker: Ranker = registry.lookup("ranker", name)(made)
+    return ranker
 
 
 def adapter_warnings(adapter: Path, identity: Mapping[str, Any], dataset: str) -> Iterator[str]:

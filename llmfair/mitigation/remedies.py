@@ -18,14 +18,13 @@ from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.score import Rankings, of_folder
 from llmfair.audits.listwise.settings import ListwiseSettings
-from llmfair.audits.subject import Subject
-from llmfair.datasets.base import cache_folder
+from llmfair.audits.subject import Subject, make_ranker
 from llmfair.errors import UsageError
 from llmfair.io import secrets
 from llmfair.metrics.base import Judged, read_parameters
 from llmfair.nouns import Candidates, Ranking, Side
 from llmfair.prompts import wordings
-from llmfair.rankers.base import Ranker, RankerOptions, remarks
+from llmfair.rankers.base import remarks
 from llmfair.rankers.deltr import folds
 from llmfair.rankers.reranking import consensus
 from llmfair.registry import register
@@ -211,10 +210,9 @@ class Reranking(Remedy):
         read_parameters(self.ranker, parameters, registry.lookup("ranker", self.ranker).declared)
 
     def apply(self, run: Unmitigated) -> Remedied:
-        against = run.rankings.against
-        documents, attribute = tuple(against.judgements.documents.values()), against.attribute
-        options = RankerOptions(documents, cache_folder(), attribute, self.parameters, groups=against.groups)
-        ranker: Ranker = registry.lookup("ranker", self.ranker)(options)
+        against, spec = run.rankings.against, f"{self.ranker}:{self.parameters}"
+        documents = against.judgements.documents.values()
+        ranker = make_ranker(spec, documents, against.attribute, groups=against.groups)
         orders, firsts = dict[str, list[Ranking]](), list[Candidates]()
         for query_id, rankings in run.orders.items():
             lists = [ranker.ordered(run.candidates(ranking))[0] for ranking in rankings]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.audits.aggregates import ALL, Inference, joined, row_of, tallied
+from llmfair.audits.aggregates import ALL, Inference, joined, mean_of, row_of, tallied
 from llmfair.audits.pairwise.measure import HowAsked, cell_counts, judged_of, measure_verdicts
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.metrics.base import Formula
@@ -238,16 +238,13 @@ def safeguards_of(base: Figures, offset: Figures, after: Figures) -> dict[str, S
         limit = None if before is None else before - lost
         return Safeguard(value, limit, limit is None or (value is not None and value >= limit - ROUNDING))
 
-    alike = [
-        sum(shares) / len(shares) if shares else None
-        for shares in (of_strata(figures, CONSISTENCY) for figures in (base, offset, after))
-    ]
-    least = min((share for share in alike[:2] if share is not None), default=None)
+    *before, alike = (mean_of(of_strata(figures, CONSISTENCY)) for figures in (base, offset, after))
+    least = min((share for share in before if share is not None), default=None)
     relevant, relevant_after = (figures.value(RELEVANT_FIRST, "mixed") for figures in (base, after))
-    before, slot = (max(map(abs, of_strata(figures, SLOT_EFFECT)), default=None) for figures in (base, after))
-    most = max(SLOT_GROWTH * (before or 0.0), SLOT_ALLOWED)
+    was, slot = (max(map(abs, of_strata(figures, SLOT_EFFECT)), default=None) for figures in (base, after))
+    most = max(SLOT_GROWTH * (was or 0.0), SLOT_ALLOWED)
     return {
-        "consistency": at_least(least, alike[2], CONSISTENCY_LOST),
+        "consistency": at_least(least, alike, CONSISTENCY_LOST),
         "relevance": at_least(relevant, relevant_after, RELEVANCE_LOST),
         "first_slot": Safeguard(slot, most, slot is not None and slot <= most + ROUNDING),
     }
