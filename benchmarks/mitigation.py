@@ -14,7 +14,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,7 @@ class StandIn(Remedy):
     )
 
     def apply(self, run: Unmitigated) -> Audit:
-        settings = replace(run.settings, conditions=run.condition, repeat=False)
-        return Audit(settings, Subject(WITHOUT))
+        return run.again(Subject(WITHOUT))
 
 
 @dataclass(frozen=True)

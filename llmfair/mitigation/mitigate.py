@@ -36,7 +36,17 @@ from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.mitigation.remedies import SECRET, TASK, Audit, Halves, Orders, Remedy, Unmitigated, unmitigated
+from llmfair.mitigation.remedies import (
+    SECRET,
+    TASK,
+    Audit,
+    Halves,
+    Orders,
+    Remedy,
+    Unmitigated,
+    orders_of,
+    unmitigated,
+)
 from llmfair.mitigation.results import (
     ANSWERS,
     CONSISTENCY,
@@ -185,8 +195,7 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
         made = remedy.apply(base)
         if isinstance(made, Audit):
             run = _asked(base, made, spending, watch)
-            files = of_folder(run, ScoreSettings(), lambda path: None).conditions[base.condition]
-            orders: Orders = {query: [file.rankings[query] for file in files] for query in base.orders}
+            orders = orders_of(of_folder(run, ScoreSettings(), lambda path: None), base.condition)
             compared = _compared(run)
             answers = answers_of(compared, base.condition)
             calls, cost, folder = compared.results.calls, compared.manifest.cost, str(run.path)

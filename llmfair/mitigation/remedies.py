@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +61,6 @@ class Unmitigated:
         """Whose rankings they are, as results name it."""
         return self.manifest.model
 
-    @property
-    def subject(self) -> Subject:
-        """Who answered, to be asked again."""
-        spec, _, adapter = self.model.partition(" + ")
-        return Subject(spec, self.settings.adapter, bool(adapter))
-
     def require_prompt(self) -> None:
         """Raises UsageError where nobody could be asked otherwise: a ranker reads no prompt."""
         if not self.results.design.prompted:
@@ -75,12 +69,7 @@ class Unmitigated:
     @cached_property
     def orders(self) -> Orders:
         """The whole rankings of every query under this prompt."""
-        return self.completed(self.orders_of(self.condition))
-
-    def orders_of(self, condition: str) -> Orders:
-        """Those under any of the run's prompts, as answered."""
-        files = self.rankings.conditions[condition]
-        return {of: [file.rankings[of] for file in files] for of in sorted(files[0].rankings)}
+        return self.completed(orders_of(self.rankings, self.condition))
 
     def completed(self, orders: Orders) -> Orders:
         """Rankings of the run's lists with what they leave out behind them."""
@@ -100,6 +89,17 @@ class Unmitigated:
         places = {doc_id: place for place, doc_id in enumerate(judged.candidates.doc_ids)}
         ordered = judged.candidates.at([places[doc_id] for doc_id in ranking.doc_ids])
         return replace(ordered, scores=tuple(float(n - rank) for rank in range(n)))
+
+    def again(self, subject: Subject, remarks: Sequence[str] = (), **differs: Any) -> Audit:
+        """The same lists under this prompt, asked once more, of this subject and with other settings."""
+        settings = replace(self.settings, conditions=self.condition, repeat=False, **differs)
+        return Audit(settings, subject, remarks)
+
+
+def orders_of(rankings: Rankings, condition: str) -> Orders:
+    """The rankings under one of a run's prompts, as answered."""
+    files = rankings.conditions[condition]
+    return {of: [file.rankings[of] for file in files] for of in sorted(files[0].rankings)}
 
 
 def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
@@ -270,9 +270,10 @@ class FairPrompt(Remedy):
                 "--remedy fair-prompt:FILE    a copy of it with a fair instruction",
             )
         prompt = self.prompt or f"{twins[file]}-fair"
-        settings = replace(run.settings, prompt=prompt, conditions=run.condition, repeat=False)
         unread = "simulated models read no words, so the instruction cannot move them"
-        return Audit(settings, run.subject, [unread] * run.manifest.simulated)
+        spec, _, adapter = run.model.partition(" + ")
+        subject = Subject(spec, run.settings.adapter, bool(adapter))
+        return run.again(subject, [unread] * run.manifest.simulated, prompt=prompt)
 
 
 @register("remedy", "fair-star")
@@ -315,10 +316,7 @@ class Lora(Remedy):
                 f"no adapter of {name} is named.",
                 f"{training_of(TASK, run.settings, run.model)}    then --adapter FOLDER",
             )
-        settings = replace(
-            run.settings, conditions=run.condition, repeat=False, adapter=adapter, adapter_only=True
-        )
-        return Audit(settings, Subject(run.model, adapter))
+        return run.again(Subject(run.model, adapter), adapter=adapter, adapter_only=True)
 
 
 @register("remedy", "named-prompt")
@@ -337,7 +335,7 @@ class NamedPrompt(Remedy):
             raise UsageError(
                 f"the run did not ask under the {name or 'protected'} prompt.", f"the same audit with {ways}"
             )
-        return Remedied(run.orders_of(name), calls=run.results.answers[name].asked, condition=name)
+        return Remedied(orders_of(run.rankings, name), calls=run.results.answers[name].asked, condition=name)
 
 
 # The offset is the weighted median, over pairs of equally relevant items of both groups, of how far the unprotected one
