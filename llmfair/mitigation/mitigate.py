@@ -30,23 +30,12 @@ from llmfair.audits.listwise.score import of_folder
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import Spending, Watch, perform
 from llmfair.errors import LlmfairError, MissingExtra, MissingKey, UsageError, warn
-from llmfair.io import secrets
 from llmfair.io.files import SCHEMA, json_text, make_inside, read_document, write_whole
 from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.mitigation.remedies import (
-    SECRET,
-    TASK,
-    Audit,
-    Halves,
-    Orders,
-    Remedy,
-    Unmitigated,
-    orders_of,
-    unmitigated,
-)
+from llmfair.mitigation.remedies import Audit, Halves, Orders, Remedy, Unmitigated, orders_of, unmitigated
 from llmfair.mitigation.results import (
     ANSWERS,
     CONSISTENCY,
@@ -150,7 +139,7 @@ def plan_mitigation(run: RunDir, settings: MitigateSettings) -> MitigationPlan:
         try:
             made = remedy.apply(base)
             if isinstance(made, Audit):
-                planned = plan(kind_of(TASK), _settings_of(base, made))
+                planned = plan(kind_of(base.manifest.task), _settings_of(base, made))
                 counts = {key: planned[key] for key in counts}
                 if planned["unready"]:
                     error = ErrorDocument(kind="MissingKey", message=planned["unready"][0], hint="")
@@ -217,7 +206,7 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
 def _asked(base: Unmitigated, audit: Audit, spending: Spending, watch: Watch) -> RunDir:
     """The run folder of an audit that is run, or continued. Raises LlmfairError where it does not come to its end."""
     with spending.run(_settings_of(base, audit), audit.subject, watch) as (left, noting):
-        written = perform(kind_of(TASK).design(left, audit.subject), noting)
+        written = perform(kind_of(base.manifest.task).design(left, audit.subject), noting)
     if written.error is not None:
         raise written.error
     if written.folder.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
@@ -229,15 +218,7 @@ def _asked(base: Unmitigated, audit: Audit, spending: Spending, watch: Watch) ->
 
 
 def _settings_of(base: Unmitigated, audit: Audit) -> AuditSettings:
-    """The audit's settings in the run folder that its own command would take, with the budget of this command. Raises
-    UsageError where they lack a secret."""
-    for name in SECRET:
-        if lacks := next((value for value in getattr(audit.settings, name) if secrets.HIDDEN in value), None):
-            flag = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"the run was asked with {flag} {lacks}, and no run folder keeps what is secret.",
-                f"give it again: llmfair mitigate {base.run.path} {flag} …",
-            )
+    """The audit's settings in the run folder that its own command would take, with the budget of this command."""
     values: dict[str, Any] = {of.name: getattr(base.chosen, of.name) for of in fields(SpendingSettings)}
     values |= dict.fromkeys(("output", "measures", "fail_on", "junit", "label"))
     values |= dict.fromkeys(("dry_run", "batch", "fresh", "report"), False)

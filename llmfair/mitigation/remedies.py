@@ -91,7 +91,16 @@ class Unmitigated:
         return replace(ordered, scores=tuple(float(n - rank) for rank in range(n)))
 
     def again(self, subject: Subject, remarks: Sequence[str] = (), **differs: Any) -> Audit:
-        """The same lists under this prompt, asked once more, of this subject and with other settings."""
+        """The same lists under this prompt, asked once more, of this subject and with other settings. Raises UsageError
+        where the run's lack a secret."""
+        for name in SECRET:
+            lacks = [value for value in getattr(self.settings, name) if secrets.HIDDEN in value]
+            if lacks:
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(
+                    f"the run was asked with {flag} {lacks[0]}, and no run folder keeps what is secret.",
+                    f"give it again: llmfair mitigate {self.run.path} {flag} …",
+                )
         settings = replace(self.settings, conditions=self.condition, repeat=False, **differs)
         return Audit(settings, subject, remarks)
 
