@@ -259,12 +259,9 @@ class PairDraw:
 
 
 def draw(
-    lists: Sequence[Candidates],
-    attribute: Attribute,
-    split: Split,
-    settings: FinetuneSettings,
+    lists: Sequence[Candidates], attribute: Attribute, split: Split, settings: FinetuneSettings,
     text: Callable[[Document], str],
-) -> PairDraw:
+) -> PairDraw:  # fmt: skip
     """Draws the pairs of every query: at most so many of a query and item, in groups, and in all.
 
     Mixed pairs are measured also where no anchor trains on them. With `--strict-items` no item of a validation or test
@@ -272,14 +269,14 @@ def draw(
     """
     by_query = {listed.query.query_id: listed for listed in lists}
     size = settings.group_size // ORDERS
-    seed, grades = settings.seed, settings.grades
+    pairs_of = partial(
+        stratum_pairs, attribute=attribute, seed=settings.seed, text=text, grades=settings.grades
+    )
 
     def part_of(query_ids: Sequence[str]) -> tuple[PairGroup, ...]:
         groups = list[PairGroup]()
-        for listed in map(by_query.__getitem__, query_ids):
-            strata = (
-                stratum_pairs(listed, attribute, of, settings.pairs, seed, text, grades) for of in STRATA
-            )
+        for query_id in query_ids:
+            strata = (pairs_of(by_query[query_id], stratum=of, most=settings.pairs) for of in STRATA)
             groups += in_pieces([*chain(*strata)], size)
         return tuple(groups)
 
@@ -290,12 +287,10 @@ def draw(
     whole = sum(PARTS[stratum] for stratum in strata)
     drawn = dict[str, ByStratum]()
     for query_id in split.train:
-        listed = by_query[query_id]
+        listed, most = by_query[query_id], settings.pairs_per_query
         documents = tuple(document for document in listed.documents if document.doc_id not in barred)
-        listed, pairs = replace(listed, documents=documents), dict[Stratum, list[TrainingPair]]()
-        for of in strata:
-            most = settings.pairs_per_query * PARTS[of] // whole
-            pairs[of] = stratum_pairs(listed, attribute, of, most, seed, text, grades)
+        listed = replace(listed, documents=documents)
+        pairs = {of: pairs_of(listed, stratum=of, most=most * PARTS[of] // whole) for of in strata}
         drawn[query_id] = _capped(pairs, settings.pairs_per_item)
     # groups are shared out among the queries one by one in turn, to each at most what it can fill
     turns = sorted(
