@@ -265,10 +265,8 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
     root = ET.Element("testsuites", name="llmfair")
 
     def say(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
-        """A part of a suite; a model's or a file's name may hold what no XML may."""
-        sound = partial(UNSPEAKABLE.sub, "\N{REPLACEMENT CHARACTER}")
-        element = ET.SubElement(parent, tag, {name: sound(value) for name, value in attributes.items()})
-        element.text = sound(text)
+        element = ET.SubElement(parent, tag, attributes)
+        element.text = text
         return element
 
     for suite in suites:
@@ -292,8 +290,12 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
         for tag in ("failure", "error"):
             element.set(f"{tag}s", str(len(element.findall(f".//{tag}"))))
     ET.indent(root)
+    # a model's or a file's name may hold what no XML may
+    document = UNSPEAKABLE.sub(
+        "\N{REPLACEMENT CHARACTER}", ET.tostring(root, "unicode", xml_declaration=True)
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, [ET.tostring(root, "unicode", xml_declaration=True), "\n"])
+        write_whole(path, [document, "\n"])
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --junit") from None
