@@ -15,22 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from llmfair import nouns
 from llmfair.audits.aggregates import ALL, Inference, joined, mean_of, row_of, tallied
 from llmfair.audits.pairwise.measure import HowAsked, cell_counts, judged_of, measure_verdicts
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.metrics.base import Formula
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, KINDS, JudgedPairs, tally
-from llmfair.nouns import (
-    JUDGED_STRATA,
-    PAIRS,
-    Attribute,
-    Measurement,
-    PairAnswer,
-    PairStratum,
-    PairVerdict,
-    Side,
-)
+from llmfair.nouns import JUDGED_STRATA, PAIRS, Side
 from llmfair.results import Figure, rows_of
 from llmfair.stats import intervals
 from llmfair.stats.intervals import Estimate
@@ -65,22 +57,22 @@ class AnsweredPairs:
 
     pairs: Sequence[drawing.TrainingPair]
     margins: drawing.Floats
-    attribute: Attribute
+    attribute: nouns.Attribute
 
     def places(self, stratum: str) -> list[int]:
         return [place for place, pair in enumerate(self.pairs) if pair.stratum == stratum]
 
-    def verdicts(self, stratum: PairStratum) -> list[PairVerdict]:
+    def verdicts(self, stratum: nouns.PairStratum) -> list[nouns.PairVerdict]:
         """The answers as the pairwise audit reads them."""
 
-        def answer(margin: float, first: Side, second: Side) -> PairAnswer:
+        def answer(margin: float, first: Side, second: Side) -> nouns.PairAnswer:
             if margin == 0:
-                return PairAnswer(None, "tie", margin)
-            return PairAnswer(first if margin > 0 else second, None, margin)
+                return nouns.PairAnswer(None, "tie", margin)
+            return nouns.PairAnswer(first if margin > 0 else second, None, margin)
 
         protected, unprotected = Side
         return [
-            PairVerdict(
+            nouns.PairVerdict(
                 pair.query.query_id, stratum, int(pair.pair_id.rpartition("/")[2]), 0, *pair.doc_ids,
                 first=answer(z1, protected, unprotected), second=answer(z2, unprotected, protected),
             )
@@ -120,7 +112,7 @@ def offset_of(answers: AnsweredPairs) -> float:
 class Figures:
     """One model's figures on the measured pairs, as tidy rows, with the audit's conclusions by relevance stratum."""
 
-    rows: Sequence[Measurement]
+    rows: Sequence[nouns.Measurement]
     findings: Mapping[str, PairFinding]
     cells: Mapping[str, CellCounts]
 
@@ -143,7 +135,9 @@ def measure(
     from scipy.stats import rankdata
 
     level = inference.level
-    by_stratum: dict[str, list[PairVerdict]] = {stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA}
+    by_stratum: dict[str, list[nouns.PairVerdict]] = {
+        stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA
+    }
     audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_stratum, HowAsked(inference, band))
     rows = [row for row in audited.rows if row.query_id == ALL]
 
