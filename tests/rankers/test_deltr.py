@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair import registry
-from llmfair.errors import MissingExtra, UsageError
+from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups
 from llmfair.metrics.targets import cells
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
@@ -26,7 +26,6 @@ from llmfair.rankers.deltr import (
     FOLDS,
     PROTECTED,
     CrossFitted,
-    DeltrModel,
     DlfLike,
     Features,
     Gradient,
@@ -131,20 +130,6 @@ def test_the_gradient_equals_the_numeric_one() -> None:
         ]
         assert training.slope(rows, weights) == pytest.approx(numeric, rel=1e-5, abs=1e-5)
     assert losses(rows, weights)["U"].any(), "some query has to show the protected less"
-
-
-def test_more_gamma_shows_the_protected_more_and_no_query_needs_both_groups() -> None:
-    rows = drawn(8, 20, 4)
-    gaps = []
-    for gamma in (0, 500, 5000):
-        cost = losses(rows, Training(gamma).weights(rows, start_weights(4)))
-        gaps.append((cost["exposure_unprotected"] - cost["exposure_protected"]).mean())
-    assert gaps[0] > gaps[1] > gaps[2]
-    features = rows.features.copy()
-    features[:20, PROTECTED] = 0
-    one_sided = TrainingRows(rows.query, features, rows.judgements)
-    assert np.isfinite(Training(steps=50).weights(one_sided, start_weights(4))).all()
-    assert not one_sided.of_both[0]
 
 
 def test_what_is_no_number_is_refused() -> None:
@@ -335,13 +320,6 @@ def options(parameters: str = "", of: Sequence[Candidates] = ()) -> RankerOption
     return RankerOptions(documents, Path("cache"), GENDER, parameters, groups=groups_of(of), lists=lambda: of)
 
 
-def test_without_the_encoder_the_install_line_is_said() -> None:
-    if find_spec("sentence_transformers"):
-        pytest.skip("sentence-transformers is installed")
-    with pytest.raises(MissingExtra):
-        registry.lookup("ranker", "dlf-like")(options(of=lists()))
-
-
 @pytest.mark.whole
 def test_with_an_encoder_lists_are_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models.needs_local()
@@ -407,29 +385,6 @@ def test_cross_fitted_scores_are_of_models_that_did_not_see_the_query() -> None:
     everyone = {one.query.query_id for one in LISTS}
     left_out = [everyone - names for names in seen]
     assert set.union(*left_out) == everyone and sum(map(len, left_out)) == len(everyone)
-
-
-def test_a_feature_that_only_leakage_could_use_is_of_no_use() -> None:
-    """Column q is ±1 on the documents of query q alone, its sign by relevance, turned in every other query."""
-
-    def planted(candidates: Candidates) -> Floats:
-        number = int(candidates.query.query_id[1:])
-        features = np.zeros((ITEMS, QUERIES + 1))
-        features[:, number + 1] = [1 if candidates.relevance.get(d, 0) else -1 for d in candidates.doc_ids]
-        features[:, number + 1] *= 1 if number % 2 else -1
-        return features
-
-    def fit(lists: Sequence[Candidates]) -> Model:
-        return DeltrModel(lists, planted, Training(gamma=0, steps=300))
-
-    def relevant_first(scores: Sequence[float]) -> bool:
-        return min(scores[::2]) > max(scores[1::2])
-
-    leaking = fit(LISTS)
-    assert all(relevant_first(leaking(one)) for one in LISTS), "who saw the query ranks it perfectly"
-    ranker = CrossFitted("mine", fit, LISTS)
-    found = [relevant_first(ranker.scores(one)) for one in LISTS]
-    assert sum(found) == QUERIES / 2, "the sign that a query has is chance to who did not"
 
 
 def test_unjudged_queries_teach_nothing_and_are_scored_by_the_model_of_all() -> None:

@@ -557,12 +557,6 @@ def test_what_the_model_is_told() -> None:
     assert chat.about == {**about, "query": "physicist laboratory prize"}
 
 
-def test_the_form_of_the_paper_is_its_appendix_alone() -> None:
-    program = replace(PROGRAM, form="paper")
-    _, (chat,) = ended(topic({(): SKEWED, ("women",): EVEN}), "women", program=program)
-    assert chat.messages[0].content.endswith("you might want to include keywords about female.")
-
-
 def test_ties_go_to_the_first_group() -> None:
     target = {"b": 0.4, "a": 0.4, UNKNOWN: 0.2}
     assert most_underrepresented(target, {"b": 0.1, "a": 0.1, UNKNOWN: 0.0}) == "b"

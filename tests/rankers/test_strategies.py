@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import llmfair as api
 from llmfair import registry
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
@@ -31,7 +28,6 @@ from llmfair.nouns import (
     Labels,
     Permutation,
     Ranking,
-    Request,
     Scores,
     Steps,
 )
@@ -153,11 +149,6 @@ def test_it_runs_resumes_and_replays() -> None:
     assert checked.code == 0, checked.out + checked.err
 
 
-def test_another_strategy_conflicts_with_the_folder() -> None:
-    ran("listwise", "--strategy", "toy", "-n", "2", "--orders", "1", "-o", RUN)
-    refuses("strategy", "listwise", "-n", "2", "--orders", "1", "-o", RUN, code=1)
-
-
 def test_a_study_of_windows_needs_windows() -> None:
     refuses("by one strategy that has windows", "study", "windows", "--strategy", "toy", "-n", "2")
 
@@ -227,15 +218,6 @@ def test_a_perfect_model_gives_the_perfect_top(spec: str, k: int) -> None:
     grades = random.Random(3).sample(range(40), 40)
     ranked, _ = driven(ranker_of(strategy).steps(probe_of(grades)), partial(said, margins=margins))
     assert [grades[item] for item in order_of(ranked)[:k]] == list(range(39, 39 - k, -1))
-
-
-def test_a_perfect_model_sends_the_best_to_every_stage_of_a_tournament() -> None:
-    """Of 40, groups of 20 send on ten each, and then the best 10, 5, 3, 2 and 1 of all: the top up to order within."""
-    grades = random.Random(3).sample(range(40), 40)
-    ranked, _ = driven(ranker_of(made("tournament")).steps(probe_of(grades)), said)
-    top = [grades[item] for item in order_of(ranked)]
-    for k in (1, 2, 3, 5, 10):
-        assert {*top[:k]} == {*range(40 - k, 40)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -692,46 +674,6 @@ def test_a_partition_of_no_use_is_held_against_chance() -> None:
 )
 def test_what_only_rankings_have_is_refused(flags: tuple[str, ...]) -> None:
     refuses("--design partition makes no ranking", "listwise", "--design", "partition", *flags)
-
-
-class SameAnswer:
-    """A model of temperature 0 with a taste for every item, whatever else is shown; protected ones by odds of 0.6."""
-
-    name = "same answer"
-
-    async def complete(self, request: Request) -> str:
-        about = request.chat.about
-        tastes = [
-            np.random.default_rng([*doc_id.encode()]).gumbel()
-            + np.log(0.6) * (side == "protected")
-            + 2.0 * grade
-            for doc_id, side, grade in zip(about["doc_ids"], about["sides"], about["relevance"], strict=True)
-        ]
-        best_first = sorted(range(len(tastes)), key=tastes.__getitem__, reverse=True)
-        return " > ".join(f"[{place + 1}]" for place in best_first)
-
-
-@pytest.mark.whole
-def test_lists_partitions_and_pairs_of_one_model_agree() -> None:
-    """A model that answers alike every time has the same odds however it is asked."""
-    folder = str(write_folder(Path("lists"), balanced(12, 16, 16)))
-    common: dict[str, Any] = {"model": SameAnswer(), "report": False, "no_cache": True}
-    alone: dict[str, Any] = {"conditions": "neutral", "repeat": False, "passes": 1, "step": 5, "window": 10}
-    lists = api.audit_listwise(folder, **alone, orders=4, output="lists-run", **common)
-    parts = api.audit_listwise(
-        folder, design="partition", window=10, conditions="neutral", orders=4, output="parts", **common
-    )
-    pairs = api.audit_pairwise(folder, conditions="irrelevant", pairs=60, output="pairs", **common)
-    found = {
-        "lists": kept("results", "lists-run")["findings"]["neutral"]["odds"],
-        "partition": kept("results", "parts")["findings"]["neutral"]["odds"],
-    }
-    row = pairs["AdjustedOdds", "irrelevant"]
-    found["pairs"] = {"value": row.value, "low": row.low, "high": row.high}
-    for odds in found.values():
-        assert odds["low"] < 0.6 < odds["high"], json.dumps(found)
-        assert all(other["low"] < odds["value"] < other["high"] for other in found.values()), found
-    assert lists.folder and parts.folder
 
 
 ROUNDS = ("listwise", "-d", "rounds", "--design", "partition", "--sequential", "--conditions", "neutral")
