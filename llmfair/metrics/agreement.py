@@ -11,11 +11,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, Undefined, Value, Values, measure, number
+from llmfair.metrics.base import Judged, Places, Undefined, Value, Values, measure, number
 
-Places = NDArray[np.intp]
 _BESIDE: Mapping[str, Any] = {"cutoff": "none", "better": "higher", "agreement": True}
 
 

@@ -13,13 +13,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, Measure, Product, Undefined, Values, measure, number
+from llmfair.metrics.base import Floats, Judged, Measure, Places, Product, Undefined, Values, measure, number
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.targets import IMPLIES, SPREAD, SPREAD_TO_TARGET, cells, target_shares
-
-Floats = NDArray[np.float64]
 
 
 def attention_weights(n: int, discount: str = "trec") -> Floats:
@@ -132,7 +129,7 @@ def least_divergence(target: Floats, k: int, direction: str = "current-target", 
     """
     smooth = (target + eps) / (1 + target.size * eps)
 
-    def terms(held: NDArray[np.intp]) -> Floats:
+    def terms(held: Places) -> Floats:
         shares = (held / k + eps) / (1 + target.size * eps)
         logarithms = np.log(shares) - np.log(smooth)
         parts: Floats = shares * logarithms if direction == "current-target" else -smooth * logarithms

@@ -25,6 +25,9 @@ from llmfair.stats.strata import Compared, Stratum
 # What a measure says of one query: a number, a ratio or product with its parts, or why there is none. Parts travel
 # with the value: a ratio of means is not a mean of ratios.
 
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Places = NDArray[np.intp]
 FEWEST_PAIRS = 10
 """From fewer readable pairs a query gets no ratio of its own."""
 
@@ -121,7 +124,7 @@ class Formula:
 
     things: NDArray[np.int8]
     figure: Callable[[NDArray[Any]], Any]
-    undefined: Callable[[NDArray[np.float64]], str | None]
+    undefined: Callable[[Floats], str | None]
     logarithmic: bool = False
     halved: bool = False
     demanding: bool = False
@@ -148,8 +151,8 @@ class Tally:
     repeats: int = 1
 
     @property
-    def cells(self) -> NDArray[np.float64]:
-        cells: NDArray[np.float64] = self.counts.sum(axis=0) / self.repeats
+    def cells(self) -> Floats:
+        cells: Floats = self.counts.sum(axis=0) / self.repeats
         return cells
 
     @property
@@ -289,11 +292,11 @@ class Judged:
         return self.candidates.doc_ids
 
     @cached_property
-    def orders(self) -> tuple[NDArray[np.intp], ...]:
+    def orders(self) -> tuple[Places, ...]:
         """The completed lists, one per run: places of the candidates in `doc_ids`, best first; shape (n,)."""
         return self.completed(self.rankings)
 
-    def completed(self, rankings: Sequence[Ranking]) -> tuple[NDArray[np.intp], ...]:
+    def completed(self, rankings: Sequence[Ranking]) -> tuple[Places, ...]:
         """The same of other rankings of the candidates."""
         position = {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
         return tuple(
@@ -312,7 +315,7 @@ class Judged:
         relevance = self.candidates.relevance
         return np.array([relevance.get(doc_id, 0) for doc_id in self.doc_ids], dtype=np.int64)
 
-    def on_side(self, side: Side | None) -> NDArray[np.bool_]:
+    def on_side(self, side: Side | None) -> Flags:
         """Which candidates are on this side (None: on neither); shape (n,)."""
         return np.array([self.sides.get(doc_id) == side for doc_id in self.doc_ids], dtype=bool)
 

@@ -18,14 +18,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from llmfair.metrics.base import Convention, Judged, Undefined, Values, measure
+from llmfair.metrics.base import Convention, Flags, Floats, Judged, Undefined, Values, measure
 
 # What measures of retrieval-augmented generation read: what a policy shows, what it showed, what was made of it.
 
-
-Floats = NDArray[np.float64]
 
 CERTAIN = 1e-12
 """Exposures this close to 0 or 1 are never, or always; bounds this close are one number."""
@@ -86,7 +84,7 @@ class Retrieved:
         return {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
 
     @cached_property
-    def flags(self) -> NDArray[np.bool_]:
+    def flags(self) -> Flags:
         """Which items are useful; shape (n,)."""
         return np.array([doc_id in self.useful for doc_id in self.doc_ids], dtype=bool)
 

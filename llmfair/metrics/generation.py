@@ -12,13 +12,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from llmfair.metrics.base import Convention, Free, Undefined, Value, Values, measure
+from llmfair.metrics.base import Convention, Flags, Floats, Free, Undefined, Value, Values, measure
 from llmfair.metrics.expected import ListSample, Retrieved, mean_of_samples, squares_of
 from llmfair.nouns import LEAST_GAIN
-
-Floats = NDArray[np.float64]
 
 LABEL_OUTPUT = "label_output"
 """Why nothing is credited for labels that are held against items as they stand."""
@@ -31,7 +29,7 @@ def gains(without: float, utilities: ArrayLike) -> Floats:
     return np.asarray(utilities, dtype=np.float64) - without
 
 
-def useful(gains: ArrayLike) -> NDArray[np.bool_]:
+def useful(gains: ArrayLike) -> Flags:
     """Which items help: those of a positive gain; shape (n,)."""
     return np.asarray(gains, dtype=np.float64) > LEAST_GAIN
 

@@ -17,10 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.metrics.base import Formula, Tally, Undefined, Values, measure
+from llmfair.metrics.base import Floats, Formula, Places, Tally, Undefined, Values, measure
 from llmfair.nouns import PairAnswer, PairVerdict, Side
 
-Floats = NDArray[np.float64]
 Cells = NDArray[Any]
 
 PROTECTED, UNPROTECTED, TIE, UNPARSEABLE = range(4)
@@ -47,7 +46,7 @@ class JudgedPairs:
         return np.array(rows, dtype=np.int8).reshape(-1, 2)
 
     @property
-    def draws(self) -> NDArray[np.intp]:
+    def draws(self) -> Places:
         """Which time each verdict's pair was asked, from 0; shape (verdicts,)."""
         return np.array([verdict.draw for verdict in self.verdicts], dtype=np.intp)
 

@@ -17,14 +17,11 @@ from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
-from llmfair.metrics.base import Free, Groups, Judged, Undefined
+from llmfair.metrics.base import Flags, Floats, Free, Groups, Judged, Undefined
 from llmfair.nouns import ANY_GROUP, Attribute
-
-Floats = NDArray[np.float64]
 
 UNKNOWN = "@UNKNOWN"
 """The group of documents without a known one; the last of every axis."""
@@ -75,7 +72,7 @@ class Cells:
     groups: Groups
     attributes: tuple[Attribute, ...]
     axes: tuple[tuple[str, ...], ...]
-    kept: NDArray[np.bool_]
+    kept: Flags
 
     @property
     def names(self) -> list[str]:
