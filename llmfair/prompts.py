@@ -51,7 +51,6 @@ class Prompt:
     """
 
     id: str
-    source: str
     file: str
     sha256: str
     text: str
@@ -86,8 +85,7 @@ class Prompt:
     def expect(self, offered: Collection[str], needed: Collection[str] = (), variant: str = "") -> None:
         """Raises UsageError unless the variant exists, uses only offered placeholders and all needed ones."""
         used = _names_in(self._conversation(variant))
-        if ALL_PASSAGES in used:
-            used = used - {ALL_PASSAGES} | self.of_passage
+        used = used - {ALL_PASSAGES} | self.of_passage if ALL_PASSAGES in used else used
         where = f"prompt {self.file}, variant '{variant}'" if variant else f"prompt {self.file}"
         for name in sorted(used - set(offered)):
             raise UsageError(
@@ -136,9 +134,6 @@ def load_prompt(name_or_file: str | Path, task: str = "") -> Prompt:
         return _read(Path(name_or_file), str(name_or_file))
     all_names, of_task = prompt_names(), wordings(task)
     name = of_task.get(str(name_or_file), str(name_or_file))
-    if name in WORDINGS:
-        prompts = [of_it[name] for task in all_names if (of_it := wordings(task))]
-        raise UsageError(f"'{name}' is a prompt of several tasks.", f"choose {' or '.join(prompts)}")
     if name not in all_names:
         raise UsageError(
             f"no prompt '{name}'.{did_you_mean(name, [*of_task, *all_names])}",
@@ -205,18 +200,8 @@ def _read(path: Path, label: str) -> Prompt:
         )
         for name, wording in (file.variants or {"": "{variant}"}).items()
     }
-    prompt = Prompt(
-        id=file.id,
-        source=file.source.strip(),
-        file=label,
-        sha256=hashlib.sha256(content).hexdigest(),
-        text=text,
-        variants=variants,
-        passage=texts.get("passage", ""),
-        join=file.join,
-        budget=file.budget,
-        hypothesis=file.hypothesis,
-    )
+    of_items = texts.get("passage", ""), file.join, file.budget, file.hypothesis
+    prompt = Prompt(file.id, label, hashlib.sha256(content).hexdigest(), text, variants, *of_items)
     used = _names(prompt.passage).union(*map(_names_in, variants.values()))
     listing = [turn for turn in file.turns if turn.each and ALL_PASSAGES in _names(turn.text)]
     if listing or (ALL_PASSAGES in used and file.passage is None):

@@ -85,7 +85,7 @@ def test_prompts_are_listed_by_what_prompt_takes() -> None:
         "pairwise-scores": None,
         "refine": None,
     }
-    refuses("'general' is a prompt of several tasks", "prompts", "show", "general")
+    refuses("no prompt 'general'", "prompts", "show", "general")
     refuses("Did you mean 'general'?", "listwise", "--prompt", "genral", "--dry-run")
 
 
