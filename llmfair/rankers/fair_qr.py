@@ -12,7 +12,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -22,16 +22,12 @@ from llmfair.metrics.targets import UNKNOWN
 from llmfair.nouns import Chat, Completion, Finish, Query, Steps, Text
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import BY_FINISH, REFUSAL, unescaped
-from llmfair.rankers.listwise import RETRY_DRAWS
+from llmfair.rankers.listwise import readings_of
 from llmfair.rankers.passages import clean
 
-# Reading the keywords that a model adds to a query: every reply has a class, and gives new words or none. Users of
-# query refinement report that what models say about their keywords ("Here is a list of …") ends up in the query. So
-# keywords are taken from where a reply sets them apart: JSON, a fence, a list, behind a label, in quotes; only a
-# reply without any of these is read by its last line. What is searched are words alone: letters and digits, with the
-# marks that join them; no control character and no operator of a query language is left. Linear in the reply's
-# length.
-
+# Keywords are taken from where a reply sets them apart, else what models say about them ("Here is a list of …") would
+# be searched: JSON, a fence, a list, behind a label, in quotes, or its last line. What is searched are words alone.
+# Linear in the reply's length.
 
 MOST_KEYWORDS, MOST_WORDS = 8, 12
 """Keywords kept of a reply, and words; a reply that has more words is no list of keywords."""
@@ -169,17 +165,16 @@ def _json(text: str) -> list[str] | None:
         value: Any = json.loads(text, strict=False)
         if isinstance(value, dict):
             value = next(([of] for key in _KEYS for name, of in value.items() if key.search(name)), value)
-        return [*_texts(value)] if isinstance(value, dict | list) else None
+        return _texts(value) if isinstance(value, dict | list) else None
     except (ValueError, RecursionError):
         return None
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _texts(part)
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return [text for part in parts for text in _texts(part)]
+    return [value] if isinstance(value, str) else []
 
 
 def _split(lines: Collection[str]) -> list[str]:
@@ -316,10 +311,6 @@ class Refined:
         """The round whose page was kept."""
         return next(round_ for round_ in reversed(self.rounds) if round_.accepted)
 
-    @property
-    def replies(self) -> Iterator[Reply]:
-        return (reply for round_ in self.rounds for reply in round_.replies)
-
 
 @dataclass(frozen=True)
 class FairQr:
@@ -352,15 +343,11 @@ class FairQr:
                 none = most_underrepresented(*shares) is None
                 stop = Stop.NO_UNDERREPRESENTED_GROUP if none else Stop.UNKNOWN_UNDERREPRESENTED
                 break
-            chat, replies = self.chat(topic, best, subgroup), list[Reply]()
-            for draw in (0, RETRY_DRAWS):
-                (answer,) = yield [replace(chat, draw=draw)]
-                read = read_keywords(answer, chat.about["query"], self.form == "paper")
-                replies.append(Reply(answer.text, read, answer.prompt_tokens, answer.completion_tokens))
-                if read.readable:
-                    break
+            chats = [self.chat(topic, best, subgroup)]
+            (replies,) = yield from readings_of(chats, "retry", self._replies, _unreadable)
+            read = replies[-1].read
             added = (*(best.added if self.keep == "added" else ()), *read.words)
-            tried = Round(len(rounds), added, Page(), False, subgroup, read.words, tuple(replies))
+            tried = Round(len(rounds), added, Page(), False, subgroup, read.words, replies)
             if not read.words:
                 rounds.append(replace(tried, added=best.added))
                 stop = Stop.NO_KEYWORDS if read.readable else Stop.UNPARSEABLE
@@ -372,6 +359,10 @@ class FairQr:
             rounds.append(tried)
         return Refined(topic.query, tuple(rounds), stop, tuple(topic.reorder(best.page.doc_ids)))
 
+    def _replies(self, chat: Chat, answer: Completion, before: tuple[Reply, ...] | None) -> tuple[Reply, ...]:
+        read = read_keywords(answer, chat.about["query"], self.form == "paper")
+        return *(before or ()), Reply(answer.text, read, answer.prompt_tokens, answer.completion_tokens)
+
     def chat(self, topic: Topic, standing: Round, subgroup: str) -> Chat:
         """The question of a round, beside the page as it stands; `query` is the text that new words come behind."""
         page, named = standing.page, topic.target.items()
@@ -381,7 +372,7 @@ class FairQr:
             "Target Exposure Distribution": _shares(topic.target, names),
             "Current Exposure Distribution": _shares(page.shares, names),
             "Top_K": self.k,
-            "subgroup": _in_prompt(subgroup),
+            "subgroup": subgroup.replace(UNKNOWN, UNKNOWN_IN_PROMPT),
             "attribute": self.attribute,
         }
         about = {
@@ -396,6 +387,10 @@ class FairQr:
         return Chat(self.prompt.render(values, self.form), Text(), about=about)
 
 
+def _unreadable(replies: Sequence[Reply]) -> bool:
+    return not replies[-1].read.readable
+
+
 def refined_text(query: Query, added: Sequence[str]) -> str:
     """The original query with the words behind it."""
     return " ".join((query.text, *added))
@@ -403,8 +398,5 @@ def refined_text(query: Query, added: Sequence[str]) -> str:
 
 def _shares(shares: Mapping[str, float], names: Sequence[str]) -> str:
     """JSON, the shares with three decimals."""
-    return "{" + ", ".join(f"{json.dumps(_in_prompt(name))}: {shares[name]:.3f}" for name in names) + "}"
-
-
-def _in_prompt(group: str) -> str:
-    return group.replace(UNKNOWN, UNKNOWN_IN_PROMPT)
+    named = ((name.replace(UNKNOWN, UNKNOWN_IN_PROMPT), shares[name]) for name in names)
+    return "{" + ", ".join(f"{json.dumps(name)}: {share:.3f}" for name, share in named) + "}"

@@ -33,7 +33,7 @@ Shown = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a generator said, whether it could be used, and what that is worth against the right answer."""
+    """What a generator said, how it ended, and what that is worth against the right answer."""
 
     text: str
     finish: Finish
@@ -70,7 +70,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Chats(Sequence[Chat], Generic[T]):
-    """Chats about these things, made when their turn comes: a query has hundreds, and many queries are under way."""
+    """Chats about these things, made when their turn comes: a query has hundreds, and many are under way."""
 
     about: Sequence[T]
     make: Callable[[T], Chat]
@@ -110,21 +110,19 @@ class QueryTask:
 
     def steps(self) -> Steps[Read]:
         """Asks for labels unless they are known, then about lists if at least two items are useful."""
-        query_id, useful, gains, alone = self.query.query_id, self.useful, dict[str, float](), {}
+        useful, gains, alone = self.useful, dict[str, float](), dict[Shown, Output]()
         if useful is None:
-            labelled = self.labelled()
-            completions = yield Chats(labelled, self.chat)
-            alone = {
-                doc_ids: output_of(completion, self.gain)
-                for doc_ids, completion in zip(labelled, completions, strict=True)
-            }
+            alone = yield from self._outputs(self.labelled(), self.gain)
             added = generation.gains(alone[()].utility, [alone[doc_id,].utility for doc_id in self.items])
             gains = dict(zip(self.items, added.tolist(), strict=True))
             useful = frozenset(compress(self.items, generation.useful(added)))
         lists = self.lists(useful) if len(useful) >= FEWEST_USEFUL else []
-        completions = (yield Chats(lists, self.chat)) if lists else []
-        outputs = (output_of(completion, self.utility) for completion in completions)
-        return Read(query_id, useful, gains, alone, dict(zip(lists, outputs, strict=True)))
+        outputs = (yield from self._outputs(lists, self.utility)) if lists else {}
+        return Read(self.query.query_id, useful, gains, alone, outputs)
+
+    def _outputs(self, shown: Sequence[Shown], worth: Callable[[str], float]) -> Steps[dict[Shown, Output]]:
+        completions = yield Chats(shown, self.chat)
+        return {of: output_of(made, worth) for of, made in zip(shown, completions, strict=True)}
 
 
 def output_of(completion: Completion, utility: Callable[[str], float]) -> Output:
@@ -136,11 +134,9 @@ def output_of(completion: Completion, utility: Callable[[str], float]) -> Output
     return Output(text, finish, utility(text))
 
 
-# A question and its items as a generator reads them, cut to what its context holds [official code of Fair-RAG]. With
-# L the context in tokens: the question is cut to 256 tokens, each item's line to ⌊(L − tokens of the question) /
-# number of items⌋, and the whole to L; without items the question is cut to L. A prompt with `budget = "prompt"`
-# takes off its own words as well, so that nothing behind the items is cut away.
-
+# A question and its items as a generator reads them [official code of Fair-RAG]. With L the context in tokens: the
+# question is cut to 256 tokens, each item's line to ⌊(L − tokens of the question) / number of items⌋, and the whole to
+# L; without items the question is cut to L. A prompt with `budget = "prompt"` takes off its own words as well.
 
 QUESTION_TOKENS = 256
 WORDS_PER_TOKEN = 0.75
@@ -171,13 +167,9 @@ class Ruler:
         """Tokens of a text, without special ones."""
         return math.ceil(len(self.pieces(text)) / self.per_token)
 
-    def cut(self, text: str, tokens: int) -> str:
-        """The first tokens of a text, or the text itself if it has no more."""
-        return self.head(text, self.pieces(text), tokens)
-
-    def head(self, text: str, pieces: Sequence[str], tokens: int) -> str:
-        """As `cut`, of a text whose pieces are known."""
-        count = int(max(tokens, 0) * self.per_token)
+    def cut(self, text: str, tokens: int, pieces: Sequence[str] | None = None) -> str:
+        """The first tokens of a text, or the text itself if it has no more; `pieces` are its own, if at hand."""
+        pieces, count = self.pieces(text) if pieces is None else pieces, int(max(tokens, 0) * self.per_token)
         return text if len(pieces) <= count else self.text(pieces[:count])
 
 
@@ -279,19 +271,16 @@ class Fitting:
                 values = {name: clean(text, WHOLE) if text.strip() else "" for name, text in texts.items()}
                 line = self._line.format(**values, item=passage(item, "text", WHOLE), k=place)
                 self._pieces[doc_id, place] = line, self._ruler.pieces(line)
-            cut = self._ruler.head(*self._pieces[doc_id, place], self._budgets[count])
-            lines.append(self._head.format(k=k) + cut)
+            line, pieces = self._pieces[doc_id, place]
+            lines.append(self._head.format(k=k) + self._ruler.cut(line, self._budgets[count], pieces))
         return lines
 
     def _question(self, before: str, behind: str) -> tuple[str, dict[str, str]]:
         """The variant with items, and its values; `split` as long as the place for items is not cut away."""
         count, cut = self._ruler.count, self._ruler.cut
-        if not before or SPLIT not in self._prompt.variants:
-            return ITEMS, {"question": cut(self._input, QUESTION_TOKENS)}
-        if count(self._input) <= QUESTION_TOKENS:
-            return SPLIT, {"before": before, "behind": behind}
-        if (left := QUESTION_TOKENS - count(before)) > 0:
-            return SPLIT, {"before": before, "behind": cut(behind, left)}
+        whole, left = count(self._input) <= QUESTION_TOKENS, QUESTION_TOKENS - count(before)
+        if before and SPLIT in self._prompt.variants and (whole or left > 0):
+            return SPLIT, {"before": before, "behind": behind if whole else cut(behind, left)}
         return ITEMS, {"question": cut(self._input, QUESTION_TOKENS)}
 
     def _frame(self, variant: str, values: dict[str, str], items: int) -> int:
@@ -310,9 +299,7 @@ class Fitting:
 
 # Whether an item supports what a generator made of it: asked of a model that judges, once per item and output.
 
-
 ANSWERS = Labels(("yes", "no"))
-"""More words than any text has."""
 Pair = tuple[str, str]
 """A doc_id, and what an output says."""
 _BRACKETS = str.maketrans("", "", "[]()")

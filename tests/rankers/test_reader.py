@@ -517,7 +517,7 @@ def test_unreadable_twice_ends_the_loop_and_the_second_is_another_draw() -> None
 def test_a_reply_that_can_be_read_at_the_second_time_goes_on() -> None:
     found, _ = ended(topic({(): SKEWED, ("women",): EVEN}), Completion("wom", Finish.LENGTH), WOMEN)
     assert found.stop is Stop.ATTAINED
-    assert [reply.read.reply_class for reply in found.replies] == ["truncated", "ok"]
+    assert [reply.read.reply_class for reply in found.rounds[1].replies] == ["truncated", "ok"]
 
 
 def test_no_keywords_where_all_stand_in_the_query() -> None:
