@@ -32,10 +32,8 @@ from llmfair.rankers.reranking import EPS, MEMBERSHIP, min_max
 from llmfair.registry import register
 from llmfair.retrieval.bm25 import Bm25Index
 
-# Rankers that learn from judged lists, cross-fitted: no query is scored by a model that saw its judgements. The
-# queries are dealt into folds; those of one fold are scored by the model of the others. A query that is in no fold,
-# since nothing of it is judged, is scored by the model of all.
-
+# Cross-fitting: no query is scored by a model that saw its judgements; those of one fold are scored by the model of
+# the others, a query that is in no fold by the model of all.
 
 FOLDS = 5
 POOL = 200
@@ -112,9 +110,6 @@ class CrossFitted(ScoringRanker):
 
 def _relevant(candidates: Candidates) -> list[bool]:
     return [candidates.relevance.get(doc_id, 0) >= 1 for doc_id in candidates.doc_ids]
-
-
-# What a learnt ranker knows of a query's candidates: a row of numbers for each.
 
 
 TEXT_COLUMNS = {"title": "BM25(query, title)", "text": "BM25(query, text)"}
@@ -416,7 +411,6 @@ class Lesson:
 
 
 def _smooth(shares: Floats) -> Floats:
-    """Shares of a distribution, (groups,), none of them 0."""
     smooth: Floats = (shares + EPS) / (1 + shares.size * EPS)
     return smooth
 

@@ -43,11 +43,7 @@ class Reranker(Ranker):
 
     @cached_property
     def identity(self) -> str:  # type: ignore[override]  # known when it is asked for: BM25 reads all documents
-        return f"{self.name} {spelled(self.parameters)} over {' and '.join(self.identities())}"
-
-    def identities(self) -> list[str]:
-        """Those of the rankers that it goes by."""
-        return [self.first_stage.identity]
+        return f"{self.name} {spelled(self.parameters)} over {self.first_stage.identity}"
 
     @cached_property
     def first_stage(self) -> Bm25:
@@ -84,12 +80,9 @@ def min_max(scores: Floats) -> Floats:
     return moved
 
 
-# Maximal marginal relevance: each next document is relevant, and unlike those before it (Carbonell & Goldstein 1998).
-# next = argmax λ · relevance(i) − (1 − λ) · max over the chosen j of similarity(i, j); nothing is redundant to the
-# first, and of equals the first comes first. As a ranker: λ = 0.5 [Chen & Fang 2025, FAIR-QR], over BM25's best 100,
-# relevance is their score moved to [0, 1], since raw BM25 beside a cosine would leave the second term no weight, and
-# similarity the cosine of TF-IDF vectors or of an encoder's; the paper says neither.
-
+# Maximal marginal relevance (Carbonell & Goldstein 1998): next = argmax λ · relevance(i) − (1 − λ) · max over chosen
+# j of similarity(i, j); of equals the first comes first. As a ranker: λ = 0.5 [Chen & Fang 2025, FAIR-QR], over BM25's
+# best 100; relevance is their score moved to [0, 1], similarity the cosine of TF-IDF vectors or of an encoder's.
 
 TF_IDF = "tf-idf"
 
@@ -151,8 +144,9 @@ class Mmr(Reranker):
         kind, _, checkpoint = self.parameters["similarity"].partition(":")
         self._encoder = None if kind == TF_IDF else Encoder(kind, replace(options, checkpoint=checkpoint))
 
-    def identities(self) -> list[str]:
-        return [*super().identities(), *([self._encoder.identity] if self._encoder else [])]
+    @cached_property
+    def identity(self) -> str:  # type: ignore[override]
+        return super().identity + (f" and {self._encoder.identity}" if self._encoder else "")
 
     def order(self, candidates: Candidates, scores: Floats) -> list[int]:
         pool = self.parameters["pool"]
@@ -229,15 +223,12 @@ class Greedy(Reranker):
         return None if isinstance(shares, Undefined) else shares
 
 
-# FA*IR: a ranking of which no beginning has fewer protected documents than chance would leave (Zehlike et al. 2017).
-# The table m says how many protected documents the first i must hold at least: the fewest that i independent draws
-# with share p have with a chance of more than α_c. Since all k prefixes are tested, α_c is adjusted so that a fair
-# ranking fails anywhere with chance α. All is exact: v_0 = [1]; v_i[j] = (1 − p) v_{i−1}[j] + p v_{i−1}[j − 1], then
-# v_i[j] = 0 for j < m(i); fail = 1 − Σ_j v_k[j]. With `null=hypergeometric` draws are without replacement from the
-# list's own documents, p = (protected left)/(documents left) [hyperFA*IR, FAccT 2025]. As a ranker: k = 400, p = 0.3,
-# α = 0.15 [Chen & Fang 2025, FAIR-QR] over BM25. Protected are the documents of the attribute's protected groups;
-# those of no group are not.
-
+# FA*IR (Zehlike et al. 2017): the table m says how many protected documents the first i must hold at least: the fewest
+# that i independent draws with share p have with a chance of more than α_c. Since all k prefixes are tested, α_c is
+# adjusted so that a fair ranking fails anywhere with chance α. All is exact: v_0 = [1]; v_i[j] = (1 − p) v_{i−1}[j] +
+# p v_{i−1}[j − 1], then v_i[j] = 0 for j < m(i); fail = 1 − Σ_j v_k[j]. With `null=hypergeometric` draws are without
+# replacement from the list's own documents, p = (protected left)/(documents left) [hyperFA*IR, FAccT 2025]. As a
+# ranker: k = 400, p = 0.3, α = 0.15 [Chen & Fang 2025, FAIR-QR] over BM25.
 
 TOO_FEW = "too few protected documents for every prefix to hold as many as the table asks"
 
@@ -371,12 +362,10 @@ class FairStar(Reranker):
         return protected, fair_table(k, share, alpha, adjust)
 
 
-# The central ranking of several orders of one list: the one with the least sum of Kendall distances to them.
-# Permutation self-consistency [Tang et al. 2024, Found in the Middle, arXiv 2310.07712]: a model asked with the list
-# in several random orders answers with errors that differ from order to order, and these cancel. To find the very
-# least sum is NP-hard from four orders on, so Borda's order (by mean rank) and each of the orders are improved by
-# moving single items until no move helps, and the best of these is taken: of lists of up to seven items it is the
-# very least.
+# The central ranking of several orders of one list, with the least sum of Kendall distances to them: permutation
+# self-consistency [Tang et al. 2024, Found in the Middle, arXiv 2310.07712]. The very least is NP-hard from four
+# orders on, so Borda's order (by mean rank) and each of the orders are improved by moving single items until no move
+# helps, and the best of these is taken: of lists of up to seven items it is the very least.
 
 
 def consensus(rankings: Sequence[Ranking]) -> Ranking:
