@@ -246,17 +246,12 @@ def _by_scores(candidates: Candidates, scores: Sequence[float | None]) -> Rankin
     return replace(ranking, scores=tuple(values[place] for place in best_first))
 
 
-# Heapsort by whatever says which of a few items is best: the top of a list, without sorting all of it. Every parent
-# has so many children; an item sinks while one of its children is better. As setwise and pairwise ranking use it
-# (Zhuang et al. 2024; Qin et al. 2024).
-
-
 Best = Callable[[Sequence[Document]], Steps[int]]
 """Asks which of a parent and its children, in this order, is best: its place."""
 
 
 def top_of(documents: Sequence[Document], k: int, children: int, best: Best) -> Steps[list[Document]]:
-    """The best k, best first, then the others in the order they came in."""
+    """The best k, best first, by heapsort, then the others in the order they came in."""
     heap = list(documents)
 
     def sink(parent: int) -> Steps[None]:
@@ -294,8 +289,7 @@ def most_compared(n: int, k: int, children: int) -> list[int]:
     return sizes
 
 
-# Setwise: Zhuang et al. (2024), A Setwise Approach for Effective and Highly Efficient Zero-shot Ranking with Large
-# Language Models.
+# Zhuang et al. (2024), A Setwise Approach for Effective and Highly Efficient Zero-shot Ranking with LLMs
 
 
 @register("strategy", "setwise")
@@ -327,8 +321,7 @@ class Setwise(Strategy):
         return Plan(count, count, exact=count < 2)
 
 
-# Chen et al. (2025), TourRank: Utilizing Large Language Models for Documents Ranking with a Tournament-Inspired
-# Strategy. An item has a point for every stage that it came through; points of all rounds are added.
+# Chen et al. (2025), TourRank: Utilizing LLMs for Documents Ranking with a Tournament-Inspired Strategy
 
 
 @register("strategy", "tournament")
@@ -336,7 +329,7 @@ class Setwise(Strategy):
 class Tournament(Strategy):
     """Of groups the best few advance, until one is left; several rounds, points added.
 
-    The rounds are asked side by side; equal points keep the initial ranking. `depth`: of the first N only.
+    A point for every stage that an item comes through; equal points keep the initial ranking. Rounds are asked at once.
     """
 
     group: int = 20
@@ -392,8 +385,7 @@ class Tournament(Strategy):
         return Plan(self.rounds * sum(size > 1 for sizes in stages for size in sizes), len(stages))
 
 
-# Qin et al. (2024), Large Language Models are Effective Text Rankers with Pairwise Ranking Prompting: by heapsort, or
-# by how many others an item is ahead of.
+# Qin et al. (2024), Large Language Models are Effective Text Rankers with Pairwise Ranking Prompting
 
 
 @register("strategy", "pairwise-sort")
@@ -456,8 +448,7 @@ class PairwiseSort(Strategy):
         return {"method": "allpairs"} if self.method == "allpairs" else super().parameters
 
 
-# Relevance generation of Liang et al. (2022), Holistic Evaluation of Language Models, as ranked by Zhuang et al.
-# (2024), Beyond Yes and No. No item is shown beside another, so there is no position to prefer.
+# Liang et al. (2022), Holistic Evaluation of Language Models, as ranked by Zhuang et al. (2024), Beyond Yes and No
 
 
 @register("strategy", "pointwise")
@@ -497,9 +488,7 @@ def are_places(scores: Sequence[float | None]) -> bool:
     return len(scores) > 2 and {*scores} == {*range(len(scores))}
 
 
-# Sliding windows: a few neighbouring ranks of a list are shown together, from its end to its head. Each window stands
-# on the result of the one before, each pass on the result of the last (Sun et al. 2023; as used by Wang et al. 2024,
-# 3.2.1). A plan is one pass, in the order of the questions.
+# Sliding windows (Sun et al. 2023; as used by Wang et al. 2024, 3.2.1), from the end of a list to its head
 
 
 def covering(n: int, window: int, step: int, depth: int | None = None) -> list[Window]:
@@ -566,7 +555,6 @@ class Windows(Strategy):
         return _ranking(candidates, order)
 
     def one_pass(self, n: int) -> list[Window]:
-        """The windows of one pass over n candidates that are sent to the model."""
         return sent(PLANS[self.windows](n, self.window, self.step, self.depth), n)
 
     def facts(self) -> dict[str, Any]:
@@ -592,13 +580,9 @@ class First(Windows):
             )
 
 
-# A list cut into windows that are asked at once: what a model prefers, without the ranking that it would make. Every
-# item is shown once, so every two items of a window meet for the first time, and no question waits for another.
-
-
 @dataclass(frozen=True)
 class Partition(Strategy):
-    """⌈n / window⌉ windows of about equal size, in the order of candidates; `only` is the number of the one asked."""
+    """What a model prefers, without a ranking: ⌈n / window⌉ windows of about equal size, or `only` one of them."""
 
     window: int = 20
     only: int | None = None
@@ -610,7 +594,6 @@ class Partition(Strategy):
         yield from ask.together([(candidates.documents[start:end], start) for start, end in windows])
 
     def one_pass(self, n: int) -> Sequence[Window]:
-        """The windows of a list of n; one item alone is asked nothing."""
         count = max(1, ceil(n / self.window))
         edges = [n * number // count for number in range(count + 1)]
         return sent(pairwise(edges), n)
