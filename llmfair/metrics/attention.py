@@ -44,29 +44,19 @@ def jensen_shannon(p: Floats, q: Floats) -> float:
     return min(max(divergence_mean, 0.0), math.log(2))  # rounding alone leaves the range
 
 
-def _listed(
-    judged: Judged, target: str, unknown: str, over: str | None, membership: str, unlisted: str
-) -> tuple[Floats, Floats] | Undefined:
-    """The membership rows of the candidates, shape (n, groups), and the target, shape (groups,)."""
-    spread = cells(judged.groups, over, unknown)
-    aim = target_shares(judged, spread, target, membership)
-    if isinstance(aim, Undefined):
-        return aim
-    return spread.rows(judged.doc_ids, membership, unlisted)[:, spread.kept], aim
-
-
 UNITS = {"e": 1.0, "2": math.log(2)}
 """What logarithms are divided by, by their base."""
 
 
 def _mean(
-    judged: Judged, spread: Mapping[str, Any], measured: Callable[[Floats, Floats], float | None]
+    judged: Judged, of: Mapping[str, Any], measured: Callable[[Floats, Floats], float | None]
 ) -> float | Undefined:
     """The mean over the query's runs of what is measured of membership rows, best first, and target."""
-    listed = _listed(judged, **spread)
-    if isinstance(listed, Undefined):
-        return listed
-    rows, target = listed
+    spread = cells(judged.groups, of["over"], of["unknown"])
+    target = target_shares(judged, spread, of["target"], of["membership"])
+    if isinstance(target, Undefined):
+        return target
+    rows = spread.rows(judged.doc_ids, of["membership"], of["unlisted"])[:, spread.kept]
     values = [value for order in judged.orders if (value := measured(rows[order], target)) is not None]
     return float(np.mean(values)) if values else _unmeasured(judged)
 

@@ -83,20 +83,19 @@ def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Valu
     if of == "answers" and judged.encounters is None:
         return {}
     if of not in judged.memo:  # the same comparisons whatever the stratum
-        judged.memo[of] = _of_rankings(judged) if of == "ranking" else _of_answers(judged)
+        protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
+        if of == "ranking":
+            judged.memo[of] = _of_rankings(judged)
+        elif not set(judged.grades[protected].tolist()) & set(judged.grades[unprotected].tolist()):
+            judged.memo[of] = Undefined("no_common_grade")
+        elif any(encounter.behind for encounter in judged.encounters or ()):
+            judged.memo[of] = _of_choices(judged)
+        else:
+            judged.memo[of] = _compared(judged, protected, unprotected, np.equal)
     value = judged.memo[of]
     if stratum != "none" and isinstance(value, QueryComparisons):
         value = replace(value, stratum=Stratum(stratum))
     return value
-
-
-def _of_answers(judged: Judged) -> QueryComparisons | Undefined:
-    protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
-    if not set(judged.grades[protected].tolist()) & set(judged.grades[unprotected].tolist()):
-        return Undefined("no_common_grade")
-    if any(encounter.behind for encounter in judged.encounters or ()):
-        return _of_choices(judged)
-    return _compared(judged, protected, unprotected, np.equal)
 
 
 def shared_strata(items: Iterable[tuple[Side | None, bool]]) -> list[Stratum]:

@@ -162,13 +162,12 @@ def target_shares(judged: Judged, spread: Cells, target: str, membership: str) -
                 )
         shares = np.array([stated.get(name, 0.0) for name in named]).reshape(spread.kept.shape)
     else:
-        backgrounds = [] if target == "empirical" else _backgrounds(spread)
         relevant: Mapping[str, int] = spread.groups.relevant.get(judged.query_id) or {
             doc_id: 1 for doc_id, grade in judged.candidates.relevance.items() if grade >= 1
         }
         shares = np.tensordot([*relevant.values()], spread.rows([*relevant], membership), axes=1)
-        if backgrounds:
-            shares = half_background(shares, backgrounds)
+        if target != "empirical":
+            shares = half_background(shares, _backgrounds(spread))
     shares = shares[spread.kept]
     return shares / shares.sum() if shares.any() else Undefined("no_target")
 

@@ -42,10 +42,10 @@ def clean(text: str, words: int = WORDS) -> str:
     text = " ".join(text.split(None, words)[:words])
     if "[" in text or "<" in text or not text.isascii():
         # `[3]` becomes `(3)`: everything that a reader of answers would take for an identifier
-        text = _SQUARE.sub(lambda match: f"({match[1]})" if _is_numbers(match[1]) else match[0], text)
+        text = _SQUARE.sub(_rounded, text)
         text = without_control_tokens(text)
     return text or UNTITLED
 
 
-def _is_numbers(text: str) -> bool:
-    return bool(_NUMBERS.fullmatch(unicodedata.normalize("NFKC", text)))
+def _rounded(match: re.Match[str]) -> str:
+    return f"({match[1]})" if _NUMBERS.fullmatch(unicodedata.normalize("NFKC", match[1])) else match[0]
