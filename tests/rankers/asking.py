@@ -92,6 +92,13 @@ def driven(steps: Steps[Ranked], answer: Callable[[Chat], Completion]) -> tuple[
         return end.value, told
 
 
+def ordered(
+    strategy: Strategy, grades: Sequence[int], answer: Callable[[Chat], Completion] = said
+) -> tuple[Ranked, Told]:
+    """What a strategy makes of items of these grades, and what it asks."""
+    return driven(ranker_of(strategy).steps(probe_of(grades)), answer)
+
+
 def order_of(ranked: Ranked) -> list[int]:
     assert ranked.ranking is not None
     return [int(doc_id) for doc_id in ranked.ranking.doc_ids]

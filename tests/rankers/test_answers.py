@@ -27,7 +27,7 @@ from llmfair.rankers.strategies import Windows
 from tests.cli.command import refuses
 from tests.models import one_thread as one_thread
 from tests.pace import within
-from tests.rankers.asking import driven, made, order_of, probe_of, ranker_of, said
+from tests.rankers.asking import made, order_of, ordered, said
 from tests.shared import realdata, vectors
 
 
@@ -741,17 +741,12 @@ whole = partial(said, margins=True)
 
 def test_windows_by_hand() -> None:
     """As windows, each put in order by its letters: (2, 6) and then (0, 4)."""
-    ranked, told = driven(
-        ranker_of(Windows(4, 2, 1, question=Letters())).steps(probe_of([0, 5, 1, 4, 3, 2])), whole
-    )
+    ranked, told = ordered(Windows(4, 2, 1, question=Letters()), [0, 5, 1, 4, 3, 2], whole)
     assert told.rounds == [[[2, 3, 4, 5]], [[0, 1, 3, 4]]]
     assert order_of(ranked) == [1, 3, 4, 0, 5, 2]
     assert [one.ranked for one in ranked.encounters] == [("3", "4", "5", "2"), ("1", "0")]
-    assert (
-        Windows(4, 2, 1, question=Letters()).plan(6).calls
-        == Windows(4, 2, 1, question=Letters()).plan(6).rounds
-        == 2
-    )
+    plan = Windows(4, 2, 1, question=Letters()).plan(6)
+    assert plan.calls == plan.rounds == 2
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ from llmfair.rankers.strategies import (
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import kept, llmfair, ran, refuses
 from tests.folders import balanced, write_folder
-from tests.rankers.asking import as_shown, driven, made, order_of, perfect, probe_of, ranker_of, said
+from tests.rankers.asking import as_shown, made, order_of, ordered, perfect, said
 from tests.rankers.test_listwise import RANKER, numbered, rendered
 from tests.shared import mockllm
 
@@ -179,7 +179,7 @@ def test_any_answers_give_a_permutation(name: str, n: int, chance: random.Random
         return said(chat, lambda grades: chance.sample(range(len(grades)), len(grades)), margins)
 
     strategy = made(name)
-    ranked, told = driven(ranker_of(strategy).steps(probe_of([0] * n)), answer)
+    ranked, told = ordered(strategy, [0] * n, answer)
     assert sorted(order_of(ranked)) == list(range(n))
     plan = strategy.plan(n)
     assert len(told.asked) <= plan.calls and len(told.rounds) <= plan.rounds
@@ -193,9 +193,7 @@ def test_as_many_calls_as_planned(name: str, n: int) -> None:
     strategy, margins = made(name), needs_margins(name)
     for chosen in (perfect, as_shown):
         grades = random.Random(n).sample(range(n), n)
-        _, told = driven(
-            ranker_of(strategy).steps(probe_of(grades)), partial(said, chosen=chosen, margins=margins)
-        )
+        _, told = ordered(strategy, grades, partial(said, chosen=chosen, margins=margins))
         plan = strategy.plan(n)
         assert (len(told.asked) == plan.calls) >= plan.exact and len(told.asked) <= plan.calls
         assert (len(told.rounds) == plan.rounds) >= plan.exact and len(told.rounds) <= plan.rounds
@@ -216,19 +214,20 @@ def test_a_perfect_model_gives_the_perfect_top(spec: str, k: int) -> None:
     strategy = made(spec, passes=3)
     margins = strategy.question.margins == "needed" or spec == "pointwise"
     grades = random.Random(3).sample(range(40), 40)
-    ranked, _ = driven(ranker_of(strategy).steps(probe_of(grades)), partial(said, margins=margins))
+    ranked, _ = ordered(strategy, grades, partial(said, margins=margins))
     assert [grades[item] for item in order_of(ranked)[:k]] == list(range(39, 39 - k, -1))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_that_sees_no_difference_leaves_the_documented_order(name: str) -> None:
     """The order shown, the first label or yes to all: the initial ranking, but that a heap's next is its last item."""
-    ranked, _ = driven(
-        ranker_of(made(f"{name}:k=4" if name in HEAPS else name)).steps(probe_of([0] * 10)),
+    ranked, _ = ordered(
+        made(f"{name}:k=4" if name in HEAPS else name),
+        [0] * 10,
         partial(said, chosen=as_shown, margins=needs_margins(name)),
     )
     if name == "tournament":  # the first of random groups advance: who they are, is in its seed
-        again, _ = driven(ranker_of(made(name)).steps(probe_of([0] * 10)), partial(said, chosen=as_shown))
+        again, _ = ordered(made(name), [0] * 10, partial(said, chosen=as_shown))
         assert order_of(ranked) == order_of(again)
     else:
         assert order_of(ranked) == ([0, 9, 8, 7, 1, 2, 3, 4, 5, 6] if name in HEAPS else [*range(10)])
@@ -350,7 +349,7 @@ def test_a_tournament_by_hand() -> None:
     """Nine items in groups of up to four, the best half through: 3 + 3 + 3, 2 + 2 + 2 are 3 + 3, 4, 2."""
     grades = [3, 8, 0, 7, 5, 1, 6, 2, 4]
     tournament = of(4, 2)
-    ranked, told = driven(ranker_of(tournament).steps(probe_of(grades)), said)
+    ranked, told = ordered(tournament, grades)
     assert [[len(group) for group in one] for one in told.rounds] == [[3, 3, 3], [3, 3], [4], [2]]
     assert (tournament.plan(9).calls, tournament.plan(9).rounds, tournament.plan(9).exact) == (7, 4, True)
     points = dict.fromkeys(range(9), 0)
@@ -368,7 +367,7 @@ def test_a_tournament_by_hand() -> None:
 
 def test_rounds_are_asked_side_by_side_in_other_groups() -> None:
     grades = random.Random(3).sample(range(40), 40)
-    ranked, told = driven(ranker_of(of(10, 5, 3)).steps(probe_of(grades)), said)
+    ranked, told = ordered(of(10, 5, 3), grades)
     assert [len(one) for one in told.rounds] == [12, 6, 3, 3, 3, 3]
     groups = [frozenset(group) for group in told.rounds[0]]
     assert len({*groups}) == 12
@@ -399,7 +398,7 @@ def test_what_an_answer_names(
 
 def test_a_heap_by_hand() -> None:
     """Five items, the best two: 1 of (1; 3, 4), then 0 of (0; 1, 2), then what sinks from the head."""
-    ranked, told = driven(ranker_of(PairwiseSort(k=2)).steps(probe_of([0, 1, 4, 3, 2])), said)
+    ranked, told = ordered(PairwiseSort(k=2), [0, 1, 4, 3, 2])
     # (3, 4) gives 3, (1, 3) lifts 3 to place 1; (3, 2) gives 2, (0, 2) lifts 2 to the head; out goes 2, 4 comes:
     # (3, 0) gives 3, (4, 3) lifts 3, and 4 meets 1, the one child left.
     assert told.asked == [[3, 4], [1, 3], [3, 2], [0, 2], [3, 0], [4, 3], [4, 1]]
@@ -409,20 +408,18 @@ def test_a_heap_by_hand() -> None:
 
 
 def test_in_both_orders_a_pair_that_is_not_agreed_on_stays() -> None:
-    ranked, told = driven(
-        ranker_of(PairwiseSort(k=3, orders=2)).steps(probe_of([0, 1, 2])), partial(said, chosen=as_shown)
-    )
+    ranked, told = ordered(PairwiseSort(k=3, orders=2), [0, 1, 2], partial(said, chosen=as_shown))
     assert told.rounds == [[[1, 2], [2, 1]], [[0, 1], [1, 0]], [[2, 1], [1, 2]]]
     assert order_of(ranked) == [0, 2, 1]
     assert len(ranked.encounters) == 2  # both orders of the first pair: neither hung on the other
     grades = random.Random(1).sample(range(30), 30)
-    ranked, told = driven(ranker_of(PairwiseSort(k=10, orders=2)).steps(probe_of(grades)), said)
+    ranked, told = ordered(PairwiseSort(k=10, orders=2), grades)
     assert [grades[item] for item in order_of(ranked)[:10]] == list(range(29, 19, -1))
     assert len(told.asked) == 2 * len(told.rounds) <= PairwiseSort(k=10, orders=2).plan(30).calls
 
 
 def test_all_pairs_by_hand() -> None:
-    ranked, told = driven(ranker_of(PairwiseSort("allpairs")).steps(probe_of([1, 0, 2])), said)
+    ranked, told = ordered(PairwiseSort("allpairs"), [1, 0, 2])
     assert told.rounds == [[[0, 1], [1, 0], [0, 2], [2, 0], [1, 2], [2, 1]]]
     assert (PairwiseSort("allpairs").plan(3).calls, PairwiseSort("allpairs").plan(3).rounds) == (6, 1)
     assert order_of(ranked) == [2, 0, 1]
@@ -432,16 +429,14 @@ def test_all_pairs_by_hand() -> None:
 
 def test_half_a_point_each_where_the_orders_disagree() -> None:
     """A model that always says A: all items have the same points, and keep the initial ranking."""
-    ranked, _ = driven(
-        ranker_of(PairwiseSort("allpairs")).steps(probe_of([0, 5, 9, 1])), partial(said, chosen=as_shown)
-    )
+    ranked, _ = ordered(PairwiseSort("allpairs"), [0, 5, 9, 1], partial(said, chosen=as_shown))
     assert order_of(ranked) == [0, 1, 2, 3]
     assert ranked.ranking is not None and ranked.ranking.scores == (1.5,) * 4
 
     def only_two_and_one(chat: Chat) -> Completion:
         return said(chat) if {*chat.about["doc_ids"]} == {"1", "2"} else Completion("A", Finish.STOP)
 
-    ranked, _ = driven(ranker_of(PairwiseSort("allpairs")).steps(probe_of([0, 5, 9, 1])), only_two_and_one)
+    ranked, _ = ordered(PairwiseSort("allpairs"), [0, 5, 9, 1], only_two_and_one)
     assert order_of(ranked) == [2, 0, 3, 1]
 
 
@@ -455,7 +450,7 @@ def test_a_heap_of_sets_by_hand() -> None:
     5 rises. Heap 6 3 5 1 4 0 2. Out goes 6, 2 takes its place: (2; 3, 5) gives 5, (2; 0) stays. Out goes 5,
     0 takes its place: (0; 3, 2) gives 3, (0; 1, 4) gives 4. Out goes 3.
     """
-    ranked, told = driven(ranker_of(Setwise(3, 3)).steps(probe_of([0, 1, 2, 3, 1, 4, 5])), said)
+    ranked, told = ordered(Setwise(3, 3), [0, 1, 2, 3, 1, 4, 5])
     assert told.asked == [
         [2, 5, 6], [1, 3, 4], [0, 3, 6], [0, 5, 2], [2, 3, 5], [2, 0], [0, 3, 2], [0, 1, 4],
     ]  # fmt: skip
@@ -549,7 +544,7 @@ POINTWISE = made("pointwise")
 
 def test_all_items_are_asked_at_once_and_ordered_by_score() -> None:
     grades = [1, 3, 0, 2, 3]
-    ranked, told = driven(ranker_of(POINTWISE).steps(probe_of(grades)), lambda chat: said(chat, margins=True))
+    ranked, told = ordered(POINTWISE, grades, lambda chat: said(chat, margins=True))
     assert told.rounds == [[[0], [1], [2], [3], [4]]]
     assert (POINTWISE.plan(5).calls, POINTWISE.plan(5).rounds) == (5, 1)
     assert order_of(ranked) == [1, 4, 3, 0, 2]
@@ -557,15 +552,16 @@ def test_all_items_are_asked_at_once_and_ordered_by_score() -> None:
 
 
 def test_without_margins_yes_is_one_and_ties_keep_the_initial_ranking() -> None:
-    ranked, _ = driven(ranker_of(POINTWISE).steps(probe_of([0, 2, 0, 1])), said)
+    ranked, _ = ordered(POINTWISE, [0, 2, 0, 1])
     assert order_of(ranked) == [1, 3, 0, 2]
     (encounter,) = ranked.encounters
     assert encounter.scores == (1.0, 1.0, 0.0, 0.0) and encounter.shown == ()
 
 
 def test_what_cannot_be_read_comes_last_and_is_compared_with_nothing() -> None:
-    ranked, _ = driven(
-        ranker_of(POINTWISE).steps(probe_of([1, 0, 1])),
+    ranked, _ = ordered(
+        POINTWISE,
+        [1, 0, 1],
         lambda chat: said(chat) if chat.about["doc_ids"] != ["0"] else Completion("Perhaps.", Finish.STOP),
     )
     assert order_of(ranked) == [2, 1, 0]
@@ -596,7 +592,7 @@ def test_what_an_answer_scores(completion: Completion, score: float | None) -> N
 
 
 def test_depth_leaves_the_tail() -> None:
-    ranked, told = driven(ranker_of(Pointwise(depth=2)).steps(probe_of([0, 1, 9])), said)
+    ranked, told = ordered(Pointwise(depth=2), [0, 1, 9])
     assert told.asked == [[0], [1]] and order_of(ranked) == [1, 0, 2]
 
 
