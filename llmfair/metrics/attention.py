@@ -31,10 +31,16 @@ def kullback_leibler(p: Floats, q: Floats, eps: float = 0.0) -> float:
 
     Both sum to 1; where q is 0, p is too unless eps is given.
     """
-    smooth_p, smooth_q = (p + eps) / (1 + p.size * eps), (q + eps) / (1 + q.size * eps)
+    smooth_p, smooth_q = smoothed(p, eps), smoothed(q, eps)
     held = smooth_p > 0
     # a difference of logarithms, since the quotient of tiny shares overflows
     return float(smooth_p[held] @ (np.log(smooth_p[held]) - np.log(smooth_q[held])))
+
+
+def smoothed(shares: Floats, eps: float) -> Floats:
+    """(x + eps)/(1 + G·eps) of shares over G groups, the last axis: none is 0."""
+    smooth: Floats = (shares + eps) / (1 + shares.shape[-1] * eps)
+    return smooth
 
 
 def jensen_shannon(p: Floats, q: Floats) -> float:
@@ -117,10 +123,10 @@ def least_divergence(target: Floats, k: int, direction: str = "current-target", 
     Exact: KL is a sum over groups of convex terms of each group's share, so that giving documents out one by one,
     each to the group whose term grows least, ends at the minimum.
     """
-    smooth = (target + eps) / (1 + target.size * eps)
+    smooth = smoothed(target, eps)
 
     def terms(held: Places) -> Floats:
-        shares = (held / k + eps) / (1 + target.size * eps)
+        shares = smoothed(held / k, eps)
         logarithms = np.log(shares) - np.log(smooth)
         parts: Floats = shares * logarithms if direction == "current-target" else -smooth * logarithms
         return parts

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
 from llmfair.io.files import encode
+from llmfair.metrics.attention import smoothed
 from llmfair.metrics.base import Declared, Free, Judged, Undefined, number, read_parameters, spelled, whole
 from llmfair.metrics.targets import Cells, cells, target_shares
 from llmfair.nouns import Attribute, Candidates, Document, Side
@@ -404,15 +405,10 @@ class Lesson:
         scores = self.features @ weights
         powers = np.exp(scores - scores.max())
         chances = powers / powers.sum()
-        ratio = _smooth(self.target) / _smooth(chances @ self.members)
+        ratio = smoothed(self.target, EPS) / smoothed(chances @ self.members, EPS)
         gain = self.members @ ratio / (1 + self.target.size * EPS)
         slope: Floats = (chances * (chances @ gain - gain)) @ self.features
         return slope
-
-
-def _smooth(shares: Floats) -> Floats:
-    smooth: Floats = (shares + EPS) / (1 + shares.size * EPS)
-    return smooth
 
 
 def learnt(lessons: Sequence[Lesson], epochs: int = 100, rate: float = 0.001) -> Floats:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.errors import UsageError
+from llmfair.metrics.attention import smoothed
 from llmfair.metrics.base import Declared, Free, Judged, Undefined, number, read_parameters, spelled, whole
 from llmfair.metrics.targets import IMPLIES, SPREAD_TO_TARGET, Cells, cells, target_shares
 from llmfair.nouns import Candidates, Ranking, Side
@@ -168,7 +169,7 @@ NO_TARGET = "no relevant document says which groups to aim at, so the order is t
 
 def greedy(relevance: Floats, rows: Floats, target: Floats, trade: float = 0.5) -> list[int]:
     """All n places, as they are chosen: relevance of shape (n,), memberships (n, groups), target (groups,)."""
-    smooth = (target + EPS) / (1 + target.size * EPS)
+    smooth = smoothed(target, EPS)
     furthest = _divergence(np.eye(target.size), smooth).max()
     mass, worth, order = np.zeros(target.size), trade * relevance, list[int]()
     for _ in range(relevance.size):
@@ -184,8 +185,8 @@ def greedy(relevance: Floats, rows: Floats, target: Floats, trade: float = 0.5) 
 
 def _divergence(shares: Floats, smooth: Floats) -> Floats:
     """KL of each page's shares and the target, both smoothed; shapes (n, groups) and (groups,) to (n,)."""
-    smoothed = (shares + EPS) / (1 + smooth.size * EPS)
-    divergence: Floats = (smoothed * (np.log(smoothed) - np.log(smooth))).sum(axis=1)
+    page = smoothed(shares, EPS)
+    divergence: Floats = (page * (np.log(page) - np.log(smooth))).sum(axis=1)
     return divergence
 
 
