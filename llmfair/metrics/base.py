@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from math import exp
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -485,6 +485,36 @@ class Definition:
     def parameters(self) -> Mapping[str, Free]:
         """How each parameter is read."""
         return {name: reader_of(allowed) for name, allowed in self.params.items()}
+
+    def measure(self, written: Mapping[str, str], cutoff: str | None) -> Measure:
+        """The measure with these parameters and this cutoff, as they are written. Raises UsageError."""
+        values, readers = read_arguments(self.name, written, self.parameters), self.parameters
+        checked = {
+            param: str(values[param])
+            for param in sorted(written)
+            if readers[param].required or values[param] != readers[param].default
+        }
+        for (param, text), (other, implied) in self.implies.items():
+            if written.get(param) == text:
+                checked.pop(other, None)
+                if written.get(other, implied) != implied:
+                    raise UsageError(
+                        f"{self.name}: {param}={text} contradicts {other}={written[other]}.",
+                        f"{param}={text} implies {other}={implied}",
+                    )
+        for param, free in readers.items():
+            if free.required and param not in written:
+                needed = f"{param}={free.default}"
+                raise UsageError(
+                    f"{self.name}({','.join(sorted(written))}=…) needs {needed}.",
+                    f"write {self.name}({needed},…)",
+                )
+        if cutoff is None and self.cutoff == "required":
+            raise UsageError(f"{self.name} needs a cutoff.", f"write {self.name}@20")
+        if cutoff is not None and self.cutoff == "none":
+            raise UsageError(f"{self.name} takes no cutoff.", f"write it without @{cutoff}")
+        at = None if cutoff is None else read_argument(f"{self.name}: the cutoff", cutoff, WHOLE_NUMBER)
+        return Measure(self.name, tuple(checked.items()), cast("int | None", at), self)
 
     def for_lists(self) -> Definition:
         """The same measure of ranked lists, whose few orders may tell less than nothing; itself where it is none."""

@@ -5,20 +5,10 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Collection, Mapping
-from typing import cast
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import (
-    WHOLE_NUMBER,
-    Definition,
-    Judged,
-    Measure,
-    Observation,
-    assignments,
-    read_argument,
-    read_arguments,
-)
+from llmfair.metrics.base import Definition, Judged, Measure, Observation, assignments
 from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
@@ -78,13 +68,7 @@ def _measure(
     params = definition.params if definition else {}
     if definition is None or (name in theirs and not written.keys() & params.keys()):
         return trec_eval_measure(theirs[name], written, cutoff, also=params)
-    checked = _checked_params(definition, written)
-    if cutoff is None and definition.cutoff == "required":
-        raise UsageError(f"{canonical} needs a cutoff.", f"write {canonical}@20")
-    if cutoff is not None and definition.cutoff == "none":
-        raise UsageError(f"{canonical} takes no cutoff.", f"write it without @{cutoff}")
-    first = None if cutoff is None else read_argument(f"{canonical}: the cutoff", cutoff, WHOLE_NUMBER)
-    return Measure(canonical, checked, cast("int | None", first), definition)
+    return definition.measure(written, cutoff)
 
 
 def parse_measures(text: str, reads: type[Observation] | None = None) -> tuple[Measure, ...]:
@@ -112,32 +96,6 @@ def _spelled(text: str) -> tuple[str, dict[str, str], str | None]:
             "write Name, Name@k or Name(param=value,…)@k, as in nDCG@20",
         )
     return match["name"], written, match["before"] or match["after"]
-
-
-def _checked_params(definition: Definition, written: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The parameters of the canonical spelling. Raises UsageError."""
-    name, readers = definition.name, definition.parameters
-    values = read_arguments(name, written, readers)
-    checked = {
-        param: str(values[param])
-        for param in sorted(written)
-        if readers[param].required or values[param] != readers[param].default
-    }
-    for (param, text), (other, implied) in definition.implies.items():
-        if written.get(param) == text and other in written:
-            if written[other] != implied:
-                raise UsageError(
-                    f"{name}: {param}={text} contradicts {other}={written[other]}.",
-                    f"{param}={text} implies {other}={implied}",
-                )
-            checked.pop(other, None)
-    for param, free in readers.items():
-        if free.required and param not in written:
-            needed = f"{param}={free.default}"
-            raise UsageError(
-                f"{name}({','.join(sorted(written))}=…) needs {needed}.", f"write {name}({needed},…)"
-            )
-    return tuple(checked.items())
 
 
 # Why a figure is missing or says nothing, in words: those of the measure that says so, else these of statistics.

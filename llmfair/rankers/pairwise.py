@@ -14,14 +14,10 @@ from llmfair.nouns import (
     Chat,
     Completion,
     Document,
-    Expects,
-    Labels,
     PairAnswer,
     PairStratum,
     PairVerdict,
-    Permutation,
     Probe,
-    Scores,
     Side,
     Steps,
     pair_answer,
@@ -31,14 +27,12 @@ from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin
 from llmfair.rankers.listwise import readings_of, retries_of
 from llmfair.rankers.passages import WORDS, Input, clean, passage
-from llmfair.rankers.questions import SCORED, is_formed
+from llmfair.rankers.questions import LETTERS, ORDER, SCORED, Question, is_formed
 
 AnswerKind = Literal["text", "margin"]
 PairForm = Literal[Form, "scores"]
 """How the answer names the better item; `scores`: of a ranker that scores lists, which is given both."""
-_EXPECTS: dict[PairForm, Expects] = {
-    "order": Permutation(2), "letter": Labels(LABELS["letter"]), "scores": Scores(2),
-}  # fmt: skip
+_FORMS: dict[PairForm, Question] = {"order": ORDER, "letter": LETTERS, "scores": SCORED}
 UNPARSEABLE = attrgetter("unparseable")
 
 
@@ -87,10 +81,9 @@ class PairwiseRanker:
 
     def _read(self, chat: Chat, completion: Completion, bad: PairAnswer | None) -> PairAnswer:
         choice = read_answer(completion, self.form, self.answers)
-        formed = is_formed(completion, _EXPECTS[self.form], choice.problem is None) and (
-            bad is None or bad.formed
-        )
+        formed = is_formed(completion, chat.expects, choice.problem is None)
         winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
+        formed = formed and (bad is None or bad.formed)
         return pair_answer(winner, choice.problem, choice.margin, choice.mass, formed)
 
     def _chat(self, probe: Probe, *shown: tuple[Document, Side]) -> Chat:
@@ -108,7 +101,7 @@ class PairwiseRanker:
             "sides": [side.value for _, side in shown],
             "relevance": [relevance.get(document.doc_id, 0) for document, _ in shown],
         }
-        return Chat(self.prompt.render(values, self.form), _EXPECTS[self.form], probe.draw, about)
+        return Chat(self.prompt.render(values, self.form), _FORMS[self.form].expects(2), probe.draw, about)
 
 
 def read_answer(completion: Completion, form: PairForm, answers: AnswerKind) -> Choice:
