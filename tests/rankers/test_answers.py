@@ -678,59 +678,37 @@ def test_huge_choices_take_linear_time(head: str, again: str, times: int, tail: 
 # Margins
 
 
-def margin(logprobs: dict[str, float], finish: Finish = Finish.STOP) -> Choice:
-    return read_margin(Completion("A", finish, logprobs=logprobs), LABELS["letter"])
+LOST, LOG = Problem.NO_ORDER, math.log
+MARGINS: list[tuple[dict[str, float], Choice]] = [
+    ({"A": LOG(0.6), "B": LOG(0.3)}, Choice(0, None, LOG(2), 0.9)),
+    ({"A": -3.0, "B": -1.0}, Choice(1, None, -2.0, math.exp(-1) + math.exp(-3))),
+    ({"A": -1.0, "B": -1.0}, Choice(None, Problem.TIE, 0.0, 2 * math.exp(-1))),
+    ({"A": 0.0}, Choice(0, None, None, 1.0)),  # against a label that is not among the alternatives
+    ({"A": 0.0, "B": -math.inf}, Choice(0, None, None, 1.0)),
+    ({}, Choice(None, LOST, None, 0.0)),
+    ({"A": -math.inf, "B": -math.inf}, Choice(None, LOST, None, 0.0)),
+    ({"A": 0.0, "B": -17.0}, Choice(0, None, 17.0, 1.0)),  # by rounding more than 1
+    (
+        {"A": 3.0, "B": 800.0},
+        Choice(1, None, -797.0, 1.0),
+    ),  # no log-probabilities, but the larger is the likelier
+    ({"A": -6.0, "B": -8.0}, Choice(0, None, 2.0, math.exp(-6) + math.exp(-8))),
+    ({"A": -8.0, "B": -9.0}, Choice(None, LOST, 1.0, math.exp(-8) + math.exp(-9))),
+    ({"A": -999.0, "B": -999.0}, Choice(None, LOST, 0.0, 0.0)),
+    ({"A": math.nan, "B": math.inf}, Choice(None, LOST, None, 0.0)),
+]
 
 
-def test_the_likelier_label_wins_by_its_margin() -> None:
-    first = margin({"A": math.log(0.6), "B": math.log(0.3)})
-    assert first.item == 0
-    assert first.margin == pytest.approx(math.log(2))
-    assert first.mass == pytest.approx(0.9)
-    second = margin({"A": -3.0, "B": -1.0})
-    assert (second.item, second.margin) == (1, -2.0)
-    assert margin({"A": -3.0, "B": -1.0}, Finish.LENGTH) == second, "one token is enough for a margin"
-
-
-def test_equal_labels_are_a_tie() -> None:
-    tied = margin({"A": -1.0, "B": -1.0})
-    assert tied == Choice(None, Problem.TIE, margin=0.0, mass=2 * math.exp(-1))
-
-
-@pytest.mark.parametrize("absent", [{}, {"B": -math.inf}])
-def test_against_a_label_that_is_not_among_the_alternatives_there_is_no_margin(
-    absent: dict[str, float],
+@pytest.mark.parametrize(("sent", "expected"), MARGINS)
+def test_the_likelier_label_wins_by_its_margin_if_both_hold_something(
+    sent: dict[str, float], expected: Choice
 ) -> None:
-    assert margin({"A": 0.0, **absent}) == Choice(0, margin=None, mass=1.0)
-
-
-@pytest.mark.parametrize("absent", [{}, {"A": -math.inf}, {"A": -math.inf, "B": -math.inf}])
-def test_without_both_labels_there_is_no_order(absent: dict[str, float]) -> None:
-    assert margin(absent) == Choice(None, Problem.NO_ORDER, mass=0.0)
-    assert read_margin(Completion("A", Finish.STOP), ("A", "B")).problem is Problem.NO_ORDER
-
-
-@pytest.mark.parametrize(
-    ("sent", "item", "mass"),
-    [
-        ({"A": 0.0, "B": -17.0}, 0, 1.0),  # by rounding more than 1
-        ({"A": 3.0, "B": 800.0}, 1, 1.0),  # no log-probabilities, but the larger is the likelier
-        ({"A": -6.0, "B": -8.0}, 0, math.exp(-6) + math.exp(-8)),
-        ({"A": -8.0, "B": -9.0}, None, math.exp(-8) + math.exp(-9)),
-        ({"A": -999.0, "B": -999.0}, None, 0.0),
-        ({"A": math.nan, "B": math.inf}, None, 0.0),
-    ],
-)
-def test_labels_hold_at_most_all_and_at_least_something(
-    sent: dict[str, float], item: int | None, mass: float
-) -> None:
-    choice = margin(sent)
-    assert choice.item == item and choice.mass == pytest.approx(mass)
-    assert choice.problem is (None if item is not None else Problem.NO_ORDER)
-
-
-def test_a_refusal_has_no_margin() -> None:
-    assert margin({"A": -1.0, "B": -2.0}, Finish.REFUSED) == Choice(None, Problem.REFUSED)
+    for finish in (Finish.STOP, Finish.LENGTH):  # one token is enough for a margin
+        found = read_margin(Completion("A", finish, logprobs=sent), LABELS["letter"])
+        assert (found.item, found.problem) == (expected.item, expected.problem)
+        assert (found.margin, found.mass) == (pytest.approx(expected.margin), pytest.approx(expected.mass))
+    refused = read_margin(Completion("A", Finish.REFUSED, logprobs=sent), LABELS["letter"])
+    assert refused == Choice(None, Problem.REFUSED)
 
 
 # A window is ordered by the log-probabilities of its letters at the first token

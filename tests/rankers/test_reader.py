@@ -476,10 +476,39 @@ SKEWED, NEARER, EVEN = (
 WOMEN, HER = '{"keywords": ["women"]}', '{"keywords": ["her"]}'
 
 
-def test_attained_ends_the_loop_and_the_page_is_ordered_by_the_original_query() -> None:
-    found, asked = ended(topic({(): SKEWED, ("women",): EVEN}), WOMEN)
-    assert (found.stop, len(asked)) == (Stop.ATTAINED, 1)
-    assert found.kept.page is EVEN and found.final == ("f1", "f2", "m1", "m2")
+SORRY = "I'm sorry, but I can't help with that."
+ENDS: list[tuple[dict[tuple[str, ...], Page], list[str | Completion], Stop, int, list[str]]] = [
+    ({(): SKEWED, ("women",): EVEN}, [WOMEN], Stop.ATTAINED, 1, ["ok"]),
+    ({(): SKEWED}, [SORRY, ""], Stop.UNPARSEABLE, 0, ["refused", "empty"]),
+    (
+        {(): SKEWED, ("women",): EVEN},
+        [Completion("wom", Finish.LENGTH), WOMEN],
+        Stop.ATTAINED,
+        1,
+        ["truncated", "ok"],
+    ),
+    ({(): SKEWED}, ['{"keywords": ["Physicist", "PRIZE"]}'], Stop.NO_KEYWORDS, 0, ["ok"]),
+    ({(): page()}, [], Stop.NO_RESULT, 0, []),
+]
+
+
+@pytest.mark.parametrize(("pages", "texts", "stop", "kept", "classes"), ENDS)
+def test_why_a_loop_ends_and_what_it_keeps(
+    pages: dict[tuple[str, ...], Page],
+    texts: list[str | Completion],
+    stop: Stop,
+    kept: int,
+    classes: list[str],
+) -> None:
+    """The page that is kept is ordered by the original query; what cannot be read is asked again as another draw."""
+    found, asked = ended(topic(pages), *texts)
+    assert (found.stop, found.kept.iteration, [chat.draw for chat in asked]) == (
+        stop,
+        kept,
+        [0, 100][: len(texts)],
+    )
+    assert [reply.read.reply_class for step in found.rounds for reply in step.replies] == classes
+    assert found.final == tuple(sorted(found.kept.page.doc_ids))
 
 
 def test_no_underrepresented_group() -> None:
@@ -504,30 +533,6 @@ def test_unknown_is_asked_for_where_that_is_allowed(allowed: bool) -> None:
     text = asked[0].messages[0].content
     assert '"Unknown": 0.200' in text and text.endswith("you might want to include keywords about Unknown.")
     assert UNKNOWN not in text and asked[0].about["subgroup"] == "Unknown"
-
-
-def test_unreadable_twice_ends_the_loop_and_the_second_is_another_draw() -> None:
-    found, asked = ended(topic({(): SKEWED}), "I'm sorry, but I can't help with that.", "")
-    assert found.stop is Stop.UNPARSEABLE
-    assert [chat.draw for chat in asked] == [0, 100]
-    assert [reply.read.reply_class for reply in found.rounds[1].replies] == ["refused", "empty"]
-    assert found.final == SKEWED.doc_ids and found.kept.iteration == 0
-
-
-def test_a_reply_that_can_be_read_at_the_second_time_goes_on() -> None:
-    found, _ = ended(topic({(): SKEWED, ("women",): EVEN}), Completion("wom", Finish.LENGTH), WOMEN)
-    assert found.stop is Stop.ATTAINED
-    assert [reply.read.reply_class for reply in found.rounds[1].replies] == ["truncated", "ok"]
-
-
-def test_no_keywords_where_all_stand_in_the_query() -> None:
-    found, asked = ended(topic({(): SKEWED}), '{"keywords": ["Physicist", "PRIZE"]}')
-    assert (found.stop, len(asked)) == (Stop.NO_KEYWORDS, 1)
-
-
-def test_no_result_for_the_original_query() -> None:
-    found, asked = ended(topic({(): page()}))
-    assert (found.stop, asked, found.final) == (Stop.NO_RESULT, [], ())
 
 
 @pytest.mark.parametrize("worse", [page("m4", "m3", "m2", "m1"), page()])
