@@ -7,7 +7,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -306,22 +306,14 @@ AT_ONCE = 256
 """Items whose vectors are held at once: a sparse one has a place for every word that there is."""
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A class of sentence-transformers, and its settings beyond those that a checkpoint declares."""
-
-    kind: str
-    checkpoint: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-KINDS: Mapping[str, _Kind] = {
-    "dense": _Kind("SentenceTransformer"),
-    "sparse": _Kind("SparseEncoder"),
-    "contriever": _Kind("SentenceTransformer", "facebook/contriever", {"similarity_fn_name": "dot"}),
-    "sbert": _Kind("SentenceTransformer", "sentence-transformers/all-mpnet-base-v2"),
-    "splade": _Kind("SparseEncoder", "naver/splade_v2_max", {"max_active_dims": 256}),
+KINDS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    "dense": ("SentenceTransformer", "", {}),
+    "sparse": ("SparseEncoder", "", {}),
+    "contriever": ("SentenceTransformer", "facebook/contriever", {"similarity_fn_name": "dot"}),
+    "sbert": ("SentenceTransformer", "sentence-transformers/all-mpnet-base-v2", {}),
+    "splade": ("SparseEncoder", "naver/splade_v2_max", {"max_active_dims": 256}),
 }
+"""By name a class of sentence-transformers, a checkpoint, and settings beyond those that a checkpoint declares."""
 SBERT = "sbert"
 
 
@@ -339,18 +331,18 @@ class Encoder(ScoringRanker):
     scored_together = AT_ONCE
 
     def __init__(self, name: str, options: RankerOptions) -> None:
-        self.name, self.kind = name, KINDS[name]
-        if self.kind.checkpoint and options.checkpoint:
+        self.name, (self._class, of_kind, self._settings) = name, KINDS[name]
+        if of_kind and options.checkpoint:
             raise UsageError(
-                f"{name} is {self.kind.checkpoint}, so it cannot be '{options.checkpoint}'.",
+                f"{name} is {of_kind}, so it cannot be '{options.checkpoint}'.",
                 f"dense:{options.checkpoint} or sparse:{options.checkpoint}",
             )
-        if not (checkpoint := options.checkpoint or self.kind.checkpoint):
+        if not (checkpoint := options.checkpoint or of_kind):
             raise UsageError(f"{name} names no checkpoint.", f"for example {name}:ORG/NAME, or a folder")
         require_local("sentence_transformers")
         self.arguments = arguments_of(name, options.backend_args, ENCODER_ARGUMENTS)
         self.checkpoint = find_checkpoint(checkpoint)
-        settings = "".join(f" {key}={value}" for key, value in self.kind.settings.items())
+        settings = "".join(f" {key}={value}" for key, value in self._settings.items())
         parts = []  # further parts of a folder, such as how it pools; a repository's version says it
         if not self.checkpoint.revision:
             parts = [path for path in Path(self.checkpoint.source).glob("*/*") if path.is_file()]
@@ -383,7 +375,7 @@ class Encoder(ScoringRanker):
         texts = [f"{item.title} {item.text}" for item in documents]
         starts = range(0, len(documents), AT_ONCE)
         chunks = (self._encoded("document", texts[start : start + AT_ONCE]) for start in starts)
-        if self.kind.kind == "SparseEncoder":
+        if self._class == "SparseEncoder":
             return chunks
         self._last = documents, [*chunks]
         return self._last[1]
@@ -391,7 +383,7 @@ class Encoder(ScoringRanker):
     def _encoded(self, what: str, texts: Iterable[str]) -> Any:
         """Vectors, (texts, places). Raises BackendError for a batch that does not fit the memory."""
         texts = [_plain(text.strip(), self._model.tokenizer) for text in texts]
-        more = {"convert_to_sparse_tensor": False} if self.kind.kind == "SparseEncoder" else {}
+        more = {"convert_to_sparse_tensor": False} if self._class == "SparseEncoder" else {}
         size = self.arguments["batch_size"]
         with _memory(
             f"{self.name} with {size} texts at once",
@@ -407,8 +399,8 @@ class Encoder(ScoringRanker):
 
         # mean pooling by default is no news
         logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-        make = getattr(sentence_transformers, self.kind.kind)
-        settings = {"device": device_of(self.arguments["device"])[0], **self.kind.settings}
+        make = getattr(sentence_transformers, self._class)
+        settings = {"device": device_of(self.arguments["device"])[0], **self._settings}
         return _loaded(self.checkpoint, self.name, make, **settings).eval()
 
 

@@ -250,7 +250,7 @@ def test_a_dense_score_is_the_cosine_of_means_and_of_contriever_the_dot_product(
     (cosine,) = ranker_of_encoder("dense", dense).scores(lists_of_encoder("a river"))
     assert cosine == pytest.approx(float(torch.cosine_similarity(query, item, 0)), abs=1e-5)
     kind = KINDS["contriever"]
-    monkeypatch.setitem(KINDS, "contriever", type(kind)(kind.kind, str(dense), kind.settings))
+    monkeypatch.setitem(KINDS, "contriever", (kind[0], str(dense), kind[2]))
     (dot,) = ranker_of_encoder("contriever", "").scores(lists_of_encoder("a river"))
     assert dot == pytest.approx(float(query @ item), rel=1e-5)
 
