@@ -139,14 +139,11 @@ def least_divergence(target: Floats, k: int, direction: str = "current-target", 
 
 
 @measure(
-    "KL",
+    "KL", implies=IMPLIES, bounds=(0.0, math.inf), better="lower", label="divergence from the target",
     params={
-        "direction": ("current-target", "target-current"),
-        "eps": number(1e-6, 0, 1, ends=False),
+        "direction": ("current-target", "target-current"), "eps": number(1e-6, 0, 1, ends=False),
         **SPREAD_TO_TARGET,
     },
-    implies=IMPLIES, bounds=(0.0, math.inf), better="lower",
-    label="divergence from the target",
     note="{direction}, target {target}, @UNKNOWN {unknown}, natural logarithms, eps {eps:g}",
     cite="Chen & Fang 2025, FAIR-QR",
 )  # fmt: skip
@@ -178,21 +175,14 @@ def _ndcg(discount: str, ideal: int | None, cutoff: int | None) -> Measure:
 @measure(
     "nDCGxAWRF",
     params={
-        "agg": ("product-of-means", "mean-of-products"),
-        "discount": ("own", "trec", "log2"),
-        "ideal": None,
-        "log": ("e", "2"),
-        **SPREAD_TO_TARGET,
+        "agg": ("product-of-means", "mean-of-products"), "discount": ("own", "trec", "log2"), "ideal": None,
+        "log": ("e", "2"), **SPREAD_TO_TARGET,
     },
-    implies=IMPLIES,
-    bounds=(0.0, 1.0),
+    implies=IMPLIES, bounds=(0.0, 1.0), better="higher", aggregate="product-of-means", label="nDCG × AWRF",
     lifted_by="ideal",  # which may be less than the cutoff
-    better="higher",
-    aggregate="product-of-means",
-    label="nDCG × AWRF",
     note="{agg}, target {target}, @UNKNOWN {unknown}, logarithms to base {log}, discount {discount}",
     cite="Chen & Fang 2025, FAIR-QR, Table 1; TREC Fair Ranking 2021, 2022",
-)
+)  # fmt: skip
 def ndcg_awrf(
     judged: Judged, cutoff: int | None, agg: str, discount: str, ideal: int | None, **spread: Any
 ) -> Values:

@@ -240,18 +240,15 @@ def orders_as_samples(judged: Judged, cutoff: int) -> Retrieved:
 
 
 _EXPOSED: dict[str, Any] = {
-    "reads": Retrieved,
-    "of_lists": orders_as_samples,
-    "cutoff": "none",
+    "reads": Retrieved, "of_lists": orders_as_samples, "cutoff": "none", "bounds": (0.0, math.inf),
     "params": {"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples")},
-    "bounds": (0.0, math.inf),
     "undefined": {
         "no_useful": "no item is useful",
         "no_samples": "no list was drawn",
         "one_sample": "of one list nothing is known of the others",
         "degenerate": "every policy shows the same",
     },
-}
+}  # fmt: skip
 
 
 def _exposed(
@@ -295,13 +292,10 @@ _exposed(
 
 
 _OF_CITATIONS: dict[str, Any] = {
-    "reads": Retrieved,
-    "cutoff": "none",
-    "bounds": (0.0, 1.0),
-    "better": "higher",
+    "reads": Retrieved, "cutoff": "none", "bounds": (0.0, 1.0), "better": "higher",
     "cite": "after ALCE [Gao et al. 2023]",
     "undefined": {"not_judged": "nobody judged what was cited", "nothing_cited": "no answer cites an item"},
-}
+}  # fmt: skip
 
 
 @measure("CitationPrecision", label="citations that support the answer", **_OF_CITATIONS)

@@ -25,13 +25,9 @@ Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 OF_ODDS: Mapping[str, Any] = {
-    "parity": 1.0,
-    "bounds": (0.0, math.inf),
-    "scale": "log",
-    "cutoff": "none",
-    "of_all": True,
+    "parity": 1.0, "bounds": (0.0, math.inf), "scale": "log", "cutoff": "none", "of_all": True,
     "cite": "logistic model of first encounters, slots as a polynomial of degree 4; jackknife over queries",
-}
+}  # fmt: skip
 REASONS: Mapping[str, str] = {
     "no_common_grade": "no list has items of both groups with the same grade of relevance",
     "no_encounter": "no two equally relevant items met before an answer had moved them",

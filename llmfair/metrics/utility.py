@@ -87,15 +87,10 @@ def trec_eval_measure(
         if param != at and value != declared[param].default
     )
     definition = Definition(
-        spoken,
-        partial(_trec_eval, exact),
-        bounds=(0.0, 1.0),
-        better="higher",
-        label=spoken,
+        spoken, partial(_trec_eval, exact), bounds=(0.0, 1.0), better="higher", label=spoken,
         headline=str(exact) == "P@20",  # the paper's figure
-        cite=TREC_EVAL,
-        says=SAID.get(named.NAME, ""),
-    )
+        cite=TREC_EVAL, says=SAID.get(named.NAME, ""),
+    )  # fmt: skip
     return Measure(spoken, params, arguments.get(at), definition)
 
 

@@ -1,8 +1,7 @@
 """Reading a listwise answer: every answer has a class, and gives a permutation of the window or none.
 
-Counts, years, list numbers, prose and thoughts must not become ranks, so the strict reader takes identifiers only
-where they cannot be anything else. The rankgpt reader takes every digit, those of thoughts too, as the original does
-(Sun et al. 2023). All work is linear in the length of the text, which a model and not we decide.
+The strict reader takes identifiers only where they cannot be counts, years, list numbers, prose or thoughts. The
+rankgpt reader takes every digit, as the original does (Sun et al. 2023). All work is linear in the text's length.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ class Reading:
     """An answer's class (the strict reader's) and what it does to the window.
 
     `permutation` is 0-based, best first, after repair; None leaves the window as it is. Its first `named` items were
-    named by the answer, the others appended in window order. `scores`: of the items in the order shown, None each of
-    one without.
+    named by the answer, the others appended in window order. `scores`: of the items in the order shown.
     """
 
     answer_class: AnswerClass
@@ -448,10 +446,7 @@ def _compatible(match: re.Match[str]) -> str:
 
 
 def _of_json(text: str) -> str | None:
-    """What a JSON object, list or code fence that an answer is or holds says, as a chain; None where there is none.
-
-    `{}` of one that names no single order: its lists are scores, ranks, or the items as they were shown.
-    """
+    """What a JSON object, list or code fence says, as a chain; `{}` of one that names no single order; None of none."""
     fences = _FENCE.findall(text)
     source = (fences[0] if len(fences) == 1 else text).strip()
     if source[:1] not in ("{", "["):

@@ -1,8 +1,7 @@
 """Reading which of two items an answer ranks first: the item shown first, the one shown second, or a reason.
 
 Nothing is repaired and nothing defaults to an item: a reader that takes the first label it meets turns every
-unparseable answer into a win of the item shown first. So prose gives no order, however clear it sounds. All
-work is linear in the length of the text, which a model and not we decide.
+unparseable answer into a win of the item shown first. So prose gives no order. All work is linear in the text's length.
 """
 
 from __future__ import annotations
