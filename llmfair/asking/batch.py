@@ -1,8 +1,7 @@
 """OpenAI's Batch API: many questions in one file, answered within a day at half the price, filed in the run's journal.
 
-Every program runs to its first question without an answer. These questions are submitted together; when their
-batch has ended, the answers go to the journal, and the programs run on to their next questions, if they have any.
-What a line asks and what its answer means is told by the backend of single requests, so both roads give equal answers.
+Every program runs to its first question without an answer. These questions are submitted together; when their batch has
+ended, the answers go to the journal, and the programs run on to their next questions, if they have any.
 
 Whatever ends the process, no question is submitted twice. A file of lines is on disk before it is uploaded, the
 server's id of it is in `batches.json` before a batch is made of it, and a batch whose own id was never learned is
@@ -288,8 +287,7 @@ class Batches:
 
 
 # What a run has submitted: `batches.json`, and a file of lines for each batch that is not collected. A run in stages
-# has a journal for each, and one list of batches. It is written before what it tells of happens, so that a process that
-# dies leaves nothing on a server that the next one would not find.
+# has a journal for each, and one list of batches.
 
 
 @dataclass

@@ -1,8 +1,7 @@
 """Answers shared between runs: what a model answered once is not asked again, whatever the run folder.
 
-One SQLite file that any number of processes may use at once. It holds answers and what they are filed under,
-never a question. It only saves calls: evidence is the run's journal, which gets a row for every answer taken from
-here, and a cache that cannot be used is said once and left alone.
+One SQLite file that any number of processes may use at once. It holds answers and what they are filed under, never a
+question. Evidence is the run's journal, which gets a row for every answer taken from here.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Simulated models: offline, seeded, with a bias of known size. They read what a chat is about, not its words.
 
 `fake:oracle` answers by relevance, then input order; `fake:random` by chance; `fake:biased` with injected preferences.
-Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`. How a form of question is answered, and by
-which parameters, is registered beside the others (`simulated/`). Every answer is drawn from its request's key, so
-answers depend neither on order nor on how many are in flight. `fake:reader` answers by what the items say that it is
-shown: a generator, of `llmfair rag`. `fake:refiner` and `fake:name` write keywords, for `llmfair refine`.
+`fake:reader` generates for `llmfair rag`, `fake:refiner` and `fake:name` write keywords for `llmfair refine`.
+Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`. Every answer is drawn from its request's key,
+so answers depend neither on order nor on how many are in flight.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is wrong with a reply, of whatever server: one table from its status and its words to a fault.
 
-Providers, frameworks and the proxies before them say one thing in many places: `error.message`, `detail`, an array, the
-raw words of a provider behind, JSON within a text. So all words, codes and types of a reply are read as one text, and
-the first row of FAULTS that speaks of it names the fault. What is done about a fault is the backend's (`server.py`).
+Providers, frameworks and the proxies before them say one thing in many places. So all words, codes and types of a reply
+are read as one text, and the first row of FAULTS that speaks of it names the fault; what is done about it is the
+backend's (`server.py`).
 """
 
 from __future__ import annotations

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     import torch
 
 
-# From a conversation to token ids: the one place where `hf:`, `vllm:` and training render a chat template. The
-# template is rendered to text and the text is encoded by us, without further special tokens, so that an audit and a
-# training run see the same ids. Labels of answers become ids here, too: what a margin compares are the two tokens at
-# the first place where the answers differ.
+# From a conversation to token ids: the one place where `hf:`, `vllm:` and training render a chat template. The text is
+# encoded by us, without further special tokens, so that an audit and a training run see the same ids.
 
 
 FOLD_HINT = "leave --system out, or fold the system text into the first user message with --system fold"

@@ -1,7 +1,7 @@
 """`nli:NAME`: a transformers classifier in this process that says whether one text entails another.
 
 It takes conversations of two turns, the premise and the hypothesis (`prompts/rag/entailment.toml`), and answers yes
-where `entailment` is the likeliest of its classes, else no. Which class that is, its own names of them say.
+where its class of the name `entailment` is the likeliest, else no.
 """
 
 from __future__ import annotations

@@ -282,9 +282,8 @@ FLAGS = {
 """The flag that a field of the body comes from, and what to do where a server does not know it."""
 
 
-# Several servers of one model, asked as one. Which of them a question goes to, and what is done when one goes down, is
-# dispatch's (`asking/lanes.py`). Answers are filed under the identity of the first, whichever gave them: it names the
-# run, as it does where it is alone.
+# Several servers of one model. Which of them a question goes to is dispatch's (`asking/lanes.py`). Answers are filed
+# under the identity of the first, whichever gave them.
 
 
 class Fleet:

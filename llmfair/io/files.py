@@ -1,9 +1,8 @@
 """Files: read within bounds, written whole or not at all, locked, private, and known again.
 
-Read are regular files alone, and no more of them than their kind holds: a pipe or a device may never end, and a short
-text can be nested deeper than a parser follows. Each is an error like that of a file that is not there. A folder may
-come from somebody else, and hold links in place of what is written there: a file is written under a name that nobody
-can foresee and renamed, one that grows in its place is opened itself.
+Read are regular files alone, and no more of them than their kind holds. A folder may come from somebody else, and hold
+links in place of what is written there: a file is written under a name that nobody can foresee and renamed, one that
+grows in its place is opened itself.
 """
 
 from __future__ import annotations

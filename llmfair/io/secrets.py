@@ -1,8 +1,7 @@
 """Keys, passwords and tokens: known by the names they stand under, and told to nobody.
 
-What is written down (settings, command lines, what answers are filed under) has `***` in their place, by names alone,
-so that it is the same whatever the secret is. What is said, and what a server sends back, is searched for their values
-as they were given, too.
+What is written down has `***` in their place, by names alone, so that it is the same whatever the secret is. What is
+said, and what a server sends back, is searched for their values as they were given, too.
 """
 
 from __future__ import annotations
