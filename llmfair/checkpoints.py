@@ -283,7 +283,6 @@ class Adapter:
 
     @property
     def rank(self) -> int:
-        """The largest rank of its matrices."""
         ranks = [self.settings.get("r", 8), *(self.settings.get("rank_pattern") or {}).values()]
         return max(int(rank) for rank in ranks)
 

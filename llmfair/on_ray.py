@@ -232,7 +232,6 @@ class _Process:
         return future
 
     def settle(self, answers: Iterable[Numbered]) -> None:
-        """Gives answers to those who wait for them."""
         for number, answer in answers:
             future = self.waiting.pop(number)
             if not future.done():
@@ -354,7 +353,6 @@ class ModelOnRay:
         self._changed.set()
 
     async def _end(self, process: _Process) -> None:
-        """Ends a process, whose engine may have processes of its own."""
         ray = library()
         actor, process.actor, process.standing = process.actor, None, False
         with suppress(ray.exceptions.RayError, TimeoutError):

@@ -80,7 +80,6 @@ class Batch:
 
     @property
     def words(self) -> str:
-        """Status and counts."""
         counts = self.request_counts or {}
         total, completed, failed = (counts.get(name) or 0 for name in ("total", "completed", "failed"))
         if not total:
@@ -196,7 +195,6 @@ class Batches:
         return None
 
     def state(self, batch_id: str) -> Batch:
-        """The batch as it is now."""
         return self._look(f"batches/{batch_id}", batch_of, batch_id)
 
     def answers(self, batch: Batch, lines: int) -> dict[str, bytes]:
@@ -327,7 +325,6 @@ def read_sent(folder: Path) -> list[Sent]:
 
 
 def open_of(sent: Iterable[Sent], journal: Path) -> list[Sent]:
-    """What was uploaded for a journal and is not collected."""
     return [batch for batch in sent if batch.answers is None and batch.journal == journal.name]
 
 
@@ -587,7 +584,6 @@ class _Asking:
             raise refused[0]  # no other will fare better
 
     def _close(self, batch: Sent, answers: int) -> None:
-        """Notes that a batch is done with."""
         batch.answers = answers
         self._save()
         del self.keys[batch.file]

@@ -193,7 +193,6 @@ def _stamp(at: datetime | None = None) -> str:
 
 
 def _parts(path: Path) -> list[Path]:
-    """The files that SQLite keeps for the cache."""
     return [part for end in ("", "-wal", "-shm") if (part := Path(f"{path}{end}")).is_file()]
 
 

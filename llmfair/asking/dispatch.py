@@ -290,7 +290,6 @@ class Asker:
             self.ended.set()
 
     def cancel(self) -> None:
-        """Gives up what is in flight."""
         if self.task is not None:
             self.task.cancel()
 

@@ -219,7 +219,6 @@ class JournalAnswers:
         os.close(self._file)
 
     def __len__(self) -> int:
-        """How many requests have an answer."""
         return len(self._offsets)
 
     def get(self, key: str) -> Completion | None:

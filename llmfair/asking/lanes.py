@@ -101,12 +101,10 @@ class Slots:
             self.tokens.take(-unused_tokens)
 
     def hold(self, seconds: float) -> None:
-        """Lets nobody in for a while."""
         self._held_until = max(self._held_until, time.monotonic() + seconds)
         self.wake()
 
     def turn_away(self) -> None:
-        """Lets nobody in who waits now."""
         for turn, _ in self._waiting:
             if not turn.done():
                 turn.set_result(False)
@@ -302,19 +300,16 @@ class Lane:
         self.returns = 0  # since it last answered
 
     def answered(self, sent: float) -> None:
-        """A request sent at this time was answered."""
         self.heard, self.failures, self.returns = time.monotonic(), 0, 0
         if self.adaptive is not None:
             self.adaptive.answered(sent)
 
     def failed(self, sent: float) -> None:
-        """A request sent at this time failed otherwise than for a limit."""
         self.failures += sent >= self.heard
         if self.adaptive is not None:
             self.adaptive.failed(sent)
 
     def refused(self, sent: float, retry_after: float | None) -> None:
-        """A request sent at this time was refused for a limit."""
         self.failures = 0
         self.hold(retry_after)
         if self.adaptive is not None:
@@ -350,7 +345,6 @@ class Lanes:
         return sum(int(lane.slots.limit) for lane in self.all if lane.standing)
 
     def others(self, *lanes: Lane) -> bool:
-        """Whether any other is asked."""
         return any(lane.standing for lane in self.all if lane not in lanes)
 
     async def open(self) -> None:

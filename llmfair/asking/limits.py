@@ -107,7 +107,6 @@ GO_ON = "the same command continues"
 
 
 def characters(request: Request) -> int:
-    """The length of what is sent."""
     return sum(len(message.content) for message in request.chat.messages)
 
 

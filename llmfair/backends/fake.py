@@ -66,7 +66,6 @@ def fake(name: str, options: BackendOptions) -> Fake:
 
 
 def answerers() -> dict[str, Answerer]:
-    """Who answers each form of question."""
     return {name: registry.lookup("simulated", name)() for name in registry.names("simulated")}
 
 

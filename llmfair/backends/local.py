@@ -274,7 +274,6 @@ class LocalModel:
     cancelled: Callable[[], bool] = lambda: False
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """A conversation as token ids, up to where the answer begins."""
         if self.template is not None:
             return self.template.ids(messages)
         return list(self.tokenizer("\n\n".join(message.content for message in messages)).input_ids)

@@ -212,7 +212,6 @@ class OpenAI(Server):
         self._broken_off: set[str] = set()
 
     def body(self, request: Request) -> bytes:
-        """What is sent for a request: one line of JSON."""
         messages = request.chat.messages
         if self.options.system == "fold":
             messages = fold_system(messages)

@@ -329,6 +329,5 @@ class CrossEncoderRanker(Function):
             ) from None
 
     def rank_all(self, query: str, documents: Sequence[str]) -> list[float]:
-        """The model's scores, in batches."""
         pairs = [(query, document) for document in documents]
         return [float(score) for score in self.model.predict(pairs, show_progress_bar=False)]

@@ -75,7 +75,6 @@ class Server(ABC):
             self._client = None
 
     def client(self) -> Client:
-        """A client of this server. Raises what `open` does."""
         options = self.options
         return Client(self.server, self.base_url, self._headers(), options.timeout, options.max_reply)
 
@@ -181,7 +180,6 @@ class Server(ABC):
             raise self.too_long() from None
 
     def address(self, path: str) -> str:
-        """The URL of a path of this server."""
         return f"{self.base_url.rstrip('/')}/{path}"
 
     def hidden(self, words: str) -> str:
@@ -310,7 +308,6 @@ class Fleet:
             raise UsageError("--base-url names a server twice.", "each once, however much it can take")
 
     def ready(self) -> None:
-        """Whether all could be asked now. Raises MissingKey and UsageError."""
         for member in self.members.values():
             member.ready()
 

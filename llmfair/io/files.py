@@ -150,7 +150,6 @@ def decoded(content: bytes) -> str:
 
 
 def toml(path: Path | str) -> dict[str, Any]:
-    """What a TOML file says. Raises OSError, and ValueError for what is no TOML."""
     return toml_of(text(path, MOST_BY_HAND))
 
 
@@ -290,7 +289,6 @@ def private() -> Iterator[None]:
 
 
 def share() -> None:
-    """From now on the user's own umask decides."""
     global _own, _shared
     if _own is not None:
         os.umask(_own)

@@ -344,7 +344,6 @@ class Retries:
         self._last_success = time.monotonic()
 
     def succeeded(self, sent: float) -> None:
-        """A request sent at this time was answered."""
         now = time.monotonic()
         self._latencies.append(now - sent)
         self._last_success = now
