@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 
 from llmfair.backends.base import BackendOptions, Transient, fold_system
 from llmfair.backends.faults import BLOCKED, LIMITS, UNPARSEABLE, unknown_field
-from llmfair.backends.local import permutation_grammar
+from llmfair.backends.local import grammar_of
 from llmfair.backends.server import Server, count, table, without_nulls
 from llmfair.control_tokens import answer_of
 from llmfair.errors import Rejected, UsageError, warn
 from llmfair.io.files import decode, encode
 from llmfair.io.net import KEY_VARIABLE, OPENAI_HOST
-from llmfair.nouns import Completion, Expects, Finish, Labels, Message, Permutation, Request, Sampling, Text
+from llmfair.nouns import Completion, Expects, Finish, Labels, Message, Request, Sampling, Text
 from llmfair.registry import register
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
@@ -66,14 +66,10 @@ def encode_body(
 
 
 def structured(expects: Expects) -> dict[str, Any]:
-    """vLLM's field for an answer of this shape only. Raises UsageError for a window too large for a grammar."""
-    match expects:
-        case Permutation(n, best):
-            return {"grammar": permutation_grammar(n, best)}
-        case Labels(labels):
-            return {"choice": list(labels)}
-        case _:
-            raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
+    """vLLM's field for an answer of this shape only. Raises UsageError for free text, or too large a window."""
+    if isinstance(expects, Labels):
+        return {"choice": list(expects.labels)}
+    return {"grammar": grammar_of(expects)}
 
 
 def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, float] | None:
