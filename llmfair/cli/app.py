@@ -26,7 +26,7 @@ from llmfair.io import files, secrets, text
 from llmfair.io.files import FULL
 
 MODULES = {
-    "score": "rankings", "rerank": "rankings", "mitigate": "remedies", "finetune-lora": "remedies",
+    "score": "rankings", "rerank": "rankings", "mitigate": "rankings", "finetune-lora": "rankings",
     "plan": "audits", "calibrate": "audits", "study": "audits", "report": "runs", "compare": "runs",
     "datasets": "datasets", "prompts": "catalogue", "strategies": "catalogue", "measures": "catalogue",
     "runs": "runs", "cache": "runs", "doctor": "catalogue",

@@ -1,17 +1,22 @@
-"""The commands of run files: `llmfair score` measures them, `llmfair rerank` orders them anew."""
+"""The commands of rankings that exist: `llmfair score` measures them, `llmfair rerank` orders them anew, `llmfair
+mitigate` tries remedies on those of a run, `llmfair finetune-lora` trains an adapter."""
 
 from __future__ import annotations
 
+import io
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import command, flag
-from llmfair.errors import RequirementFailed
-from llmfair.settings.commands import RerankSettings, ScoreSettings
+from llmfair.cli.options import RunsDir, command, flag, run_argument
+from llmfair.errors import RequirementFailed, RunConflict, UsageError
+from llmfair.io.files import plain
+from llmfair.io.text import count, visible
+from llmfair.settings.commands import FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
 
 root = typer.Typer()
 TOLD_FROM = 10_000_000
@@ -39,7 +44,6 @@ def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
     from llmfair.audits.scoring import failing, require_all
     from llmfair.audits.scoring import score as measure
     from llmfair.cli.audits import write_report
-    from llmfair.io.files import plain
     from llmfair.report.compare import score_table, score_warnings
     from llmfair.results import TIDY, lines_of
     from llmfair.rundir import COLUMNS, RunDir, csv_lines
@@ -111,3 +115,134 @@ def rerank(settings: RerankSettings, style: str, runs: RunFiles, ranker: With) -
     for run in reranked.runs:
         print(f"{run.output}: {run.queries:,} queries, {run.changed:,} of them in another order")
     print(f"NEXT     {reranked.next}")
+
+
+Run = Annotated[str, run_argument("RUN", "The folder of a listwise run, or the beginning of its name.")]
+
+
+@command(
+    root,
+    "llmfair mitigate listwise-sample --free",
+    "llmfair mitigate runs/my-run --remedy offset --remedy fair-star:p=0.4 --dry-run",
+    panel="Mitigate",
+    settings=MitigateSettings,
+)
+def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir = Path("runs")) -> None:
+    """Remedies for a listwise run, side by side: what each buys and costs, on the same queries.
+
+    Consensus, logit offset, FA*IR and greedy re-ranking need no call; a fair-instruction prompt and a LoRA adapter are
+    asked, each in a run folder of its own that its own command would take, too.
+    """
+    from llmfair.cli.audits import write_report
+    from llmfair.mitigation.mitigate import mitigate as held
+    from llmfair.mitigation.mitigate import plan_mitigation
+    from llmfair.mitigation.words import headed_table, plan_table
+    from llmfair.report.phrases import on_disk
+    from llmfair.results import TIDY, lines_of
+    from llmfair.rundir import RunDir, find_run
+
+    folder = find_run(run, runs_dir)
+    if settings.dry_run:
+        planned = plan_mitigation(folder, settings)
+        terminal.show("json" if style == "json" else "table", planned, lambda: plan_table(planned))
+        return
+    watches: dict[str, terminal.Watching] = {}
+
+    def watch_of(remedy: str) -> terminal.Watching:
+        watches[remedy] = terminal.Watching(
+            f"Asking, {remedy}",
+            lambda planned: f"{remedy}: {count(planned['calls'], 'call')}{on_disk(planned)}",
+        )
+        return watches[remedy]
+
+    try:
+        done = held(folder, settings, watch_of)
+    except KeyboardInterrupt:
+        begun = [remedy for remedy, watch in watches.items() if watch.folder]
+        if not begun:
+            raise
+        sentence = f"Stopped at {begun[-1]}. The same command continues."
+        raise typer.Exit(terminal.interrupted(sentence)) from None
+    report = write_report(RunDir(done.folder), settings.open) if settings.report else None
+    results, below = done.results, [report or done.folder]
+    lines = (TIDY, lines_of(results.rows, TIDY))
+    terminal.show(style, results, lambda: headed_table(results), lambda: lines, report, below, done.error)
+    if done.error is not None:
+        raise terminal.failed_after_output(done.error)
+
+
+@command(
+    root,
+    "llmfair finetune-lora -d my-folder --base-model mistralai/Mistral-7B-Instruct-v0.3 --dry-run",
+    "torchrun --nproc-per-node 8 -m llmfair finetune-lora -d my-folder --base-model my-model",
+    panel="Mitigate",
+    settings=FinetuneSettings,
+)
+def finetune_lora(settings: FinetuneSettings, style: str) -> None:
+    """Trains a LoRA adapter that brings pairs of both groups nearer to parity, and measures what else it changes."""
+    from llmfair.tuning.lora import rank
+
+    if rank() == 0:
+        _finetune(settings, style)
+        return
+    terminal.output.quiet = True  # the first process alone speaks
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            _finetune(settings, style)
+    except (UsageError, RunConflict) as error:  # which the first one says as well
+        raise typer.Exit(error.exit_code) from None
+
+
+def _finetune(settings: FinetuneSettings, style: str) -> None:
+    """Merges an adapter into its base, says what a training would take and asks nothing, or trains."""
+    from llmfair.audits.gates import refused, statuses_of
+    from llmfair.results import lines_of
+    from llmfair.rundir import REPORT
+    from llmfair.tuning import lora, words
+    from llmfair.tuning.finetune import finetune, plan_finetune
+    from llmfair.tuning.merging import merge_adapter
+
+    if settings.merge is not None:
+        merged = merge_adapter(settings)
+        if style == "json":
+            terminal.print_json(merged)
+        else:
+            print(words.merge_text(merged))
+        return
+    if settings.dry_run:
+        planned = plan_finetune(settings)
+        if style == "json":
+            terminal.print_json(planned)
+        else:
+            terminal.print_text("\n".join(map(visible, words.plan_text(planned).splitlines())))
+        return
+    display, error = words.TrainingProgress(), None
+    fail_on = statuses_of(settings.fail_on, words.STATUSES)
+    try:
+        done = finetune(settings, display)
+    except KeyboardInterrupt:
+        if display.folder is None:
+            raise
+        sentence = f"Stopped {display.how_far()}. The same command continues: {display.folder}"
+        raise typer.Exit(terminal.interrupted(sentence, run=str(display.folder))) from None
+    if done.before:
+        terminal.say(f"Already complete: {done.folder.path}")
+    if done.results.status == "rejected":
+        error = RequirementFailed(str(done.results.training.why), words.NEAREST)
+    elif failed := refused(done.results.verdict, fail_on):
+        error = RequirementFailed(failed, "everything is written")
+    results, page = done.results, done.folder.path / REPORT
+    terminal.show(
+        style,
+        results,
+        lambda: words.headed_table(results),
+        lambda: (words.TSV, lines_of(results.rows, words.TSV)),
+        page if page.is_file() else None,
+        [done.folder.path],
+        error,
+    )
+    if error is not None:
+        terminal.output.as_json = False  # said already
+        code = terminal.fail(error)
+        lora.first(lambda: None)  # a launcher ends all processes once one leaves with another code than 0
+        raise typer.Exit(code if lora.rank() == 0 else 0)

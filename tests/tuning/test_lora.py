@@ -317,7 +317,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from llmfair import terminal
-    from llmfair.cli import remedies
+    from llmfair.cli import rankings
 
     waited: list[str] = []
     done = Done(AdapterDir(tmp_path), answered.results(passed=False), before=False)
@@ -326,7 +326,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     monkeypatch.setattr("llmfair.tuning.lora.first", lambda _: waited.append(capfd.readouterr().err))
     monkeypatch.setattr(terminal, "output", terminal.Output(as_json=True))
     with pytest.raises(typer.Exit) as left:
-        remedies.finetune_lora(FinetuneSettings.make(base_model="model"), "json")
+        rankings.finetune_lora(FinetuneSettings.make(base_model="model"), "json")
     assert left.value.exit_code == (4 if number == 0 else 0)
     (before,) = waited  # all of them wait for each other
     assert before.count("Error: no checkpoint kept the gates.") == (number == 0)
