@@ -510,15 +510,14 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
     return page(source)
 
 
-def formats_of(figures: str | Iterable[str], flag: str = "") -> list[str]:
+def formats_of(figures: str | Iterable[str]) -> list[str]:
     """The formats in which figures are wanted as files, too. Raises UsageError."""
     from llmfair.report.plots import FORMATS
 
     parts = figures.split(",") if isinstance(figures, str) else figures
     formats = [name for part in parts if (name := part.strip())]
     if unknown := next((name for name in formats if name not in FORMATS), None):
-        named = f"{flag}{unknown} is no format." if flag else f"'{unknown}' is no format of figures."
-        raise UsageError(named, f"known: {', '.join(FORMATS)}")
+        raise UsageError(f"'{unknown}' is no format of figures.", f"known: {', '.join(FORMATS)}")
     return formats
 
 

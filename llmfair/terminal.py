@@ -167,7 +167,7 @@ def print_json(content: Any) -> None:
 def show(
     style: str,
     document: Any,
-    table: Callable[[], Table],
+    table: Callable[[], Table | str],
     lines: Callable[[], tuple[Sequence[str], Iterable[Sequence[Any]]]] | None = None,
     report: Path | None = None,
     below: Sequence[object] = (),
@@ -175,21 +175,25 @@ def show(
 ) -> None:
     """A result on stdout in the style that was asked for.
 
-    `lines`: columns and lines for programs, where they are not the table's; `below`: lines under the table of a
-    terminal; `error`: what ends the command, which the JSON document has too.
+    A text in place of the table stands as it is. `lines`: columns and lines for programs, where they are not the
+    table's; `below`: lines under the table of a terminal; `error`: what ends the command, which the JSON document has.
     """
     from llmfair.report.table import markdown
     from llmfair.rundir import csv_text
 
     if style == "json":
         print_json(document if error is None else {**plain(document), **failure(error)})
+        return
+    shown = table()
+    if isinstance(shown, str):
+        print_text(shown.rstrip("\n"))
     elif style == "tsv":
-        header, rows = lines() if lines else (table().header, table().rows)
+        header, rows = lines() if lines else (shown.header, shown.rows)
         print(csv_text(header, rows, "\t"), end="")
     elif style == "md":
-        print(markdown(table()), end="")
+        print(markdown(shown), end="")
     else:
-        print_table(table(), report)
+        print_table(shown, report)
         if below:
             print("", *below, sep="\n")
 

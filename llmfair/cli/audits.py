@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from llmfair.audits.runs.run import RunOutcome, Spending
     from llmfair.audits.study import SettingRun
     from llmfair.audits.subject import Subject
-    from llmfair.report.table import Table
     from llmfair.results import Results
     from llmfair.rundir import Manifest, RunDir
 
@@ -48,10 +47,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         raise UsageError("--output names one folder, but several runs are asked for.", "use --runs-dir")
     if settings.dry_run:
         planned = plan(kind, settings)
-        if style == "json":
-            terminal.print_json(planned)
-        else:
-            terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
+        terminal.show(style, planned, lambda: kind.words.plan_text(planned))
         return
     for single, subject in runs if several else ():  # nothing is spent while another model's name is wrong
         if not (kind.ranks and subject.ranks):
@@ -232,11 +228,7 @@ def _plan(kind: Kind, settings: AuditSettings, style: str) -> None:
     stderr = terminal.console(stderr=True)
     with nullcontext() if quiet else stderr.status("Counting and simulating"):  # which takes seconds
         planned = plan_of(kind, settings)
-    table = kind.words.plan_table(planned)
-    if table is None and style != "json":
-        terminal.print_text(kind.words.plan_text(planned).rstrip("\n"))
-        return
-    terminal.show(style, planned, lambda: cast("Table", table))
+    terminal.show(style, planned, lambda: kind.words.plan_table(planned) or kind.words.plan_text(planned))
 
 
 def _calibrate(kind: Kind, settings: CalibrationSettings, style: str) -> None:
@@ -259,7 +251,6 @@ def _study(kind: Kind, named: Study, settings: StudySettings, style: str) -> Non
 
     if settings.dry_run:
         planned = plan_study(kind, named, settings)
-        style = "json" if style == "json" else "table"
         terminal.show(style, planned, lambda: named.words.plan_table(planned))
         if style != "json":
             for line in {line: None for setting in planned["settings"] for line in setting["unready"]}:

@@ -109,12 +109,11 @@ def rerank(settings: RerankSettings, style: str, runs: RunFiles, ranker: With) -
     for run in reranked.runs:
         for warning in run.warnings:
             terminal.warn(warning)
-    if style == "json":
-        terminal.print_json(reranked)
-        return
-    for run in reranked.runs:
-        print(f"{run.output}: {run.queries:,} queries, {run.changed:,} of them in another order")
-    print(f"NEXT     {reranked.next}")
+    lines = [
+        f"{run.output}: {run.queries:,} queries, {run.changed:,} of them in another order"
+        for run in reranked.runs
+    ]
+    terminal.show(style, reranked, lambda: "\n".join([*lines, f"NEXT     {reranked.next}"]))
 
 
 Run = Annotated[str, run_argument("RUN", "The folder of a listwise run, or the beginning of its name.")]
@@ -144,7 +143,7 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
     folder = find_run(run, runs_dir)
     if settings.dry_run:
         planned = plan_mitigation(folder, settings)
-        terminal.show("json" if style == "json" else "table", planned, lambda: plan_table(planned))
+        terminal.show(style, planned, lambda: plan_table(planned))
         return
     watches: dict[str, terminal.Watching] = {}
 
@@ -204,17 +203,11 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
 
     if settings.merge is not None:
         merged = merge_adapter(settings)
-        if style == "json":
-            terminal.print_json(merged)
-        else:
-            print(words.merge_text(merged))
+        terminal.show(style, merged, lambda: words.merge_text(merged))
         return
     if settings.dry_run:
         planned = plan_finetune(settings)
-        if style == "json":
-            terminal.print_json(planned)
-        else:
-            terminal.print_text("\n".join(map(visible, words.plan_text(planned).splitlines())))
+        terminal.show(style, planned, lambda: "\n".join(map(visible, words.plan_text(planned).splitlines())))
         return
     display, error = words.TrainingProgress(), None
     fail_on = statuses_of(settings.fail_on, words.STATUSES)

@@ -79,7 +79,7 @@ def report(
     from llmfair.report.page import read_source
     from llmfair.rundir import REPORT, find_run
 
-    formats = formats_of(figures or "", "--figures ")
+    formats = formats_of(figures or "")
     sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
     page = page_of(sources, evidence)
     if shape != "html":
