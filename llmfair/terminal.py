@@ -204,7 +204,7 @@ def draw(text: str = "") -> None:
 
 
 def print_table(table: Table, report: Path | None = None) -> None:
-    """The table on stdout: a terminal shows it in its width, and leaves out rows that repeat others but with -v.
+    """The table on stdout: a terminal shows it in its width.
 
     Below a verdict stand the first notes, and how many more there are, which -v shows or the page `report`.
     """
@@ -213,13 +213,11 @@ def print_table(table: Table, report: Path | None = None) -> None:
     from llmfair.report.table import drawing
 
     stdout, more = console(), len(table.notes) - MOST_NOTES
-    aside = table.repeated if stdout.is_terminal and not output.verbose else ()
-    rows = {*range(len(table.rows))} - {*aside}
     width = stdout.width if stdout.is_terminal else sys.maxsize
     if table.lead and not output.verbose and more > 0:
         last = f"{count(more, 'more note')}: -v" + ", or the report" * (report is not None)
         table = replace(table, notes=(*table.notes[:MOST_NOTES], last))
-    for line in drawing(table, width, rows):
+    for line in drawing(table, width):
         stdout.print(Text.assemble(*((text, "bold" * strong) for text, strong in line)))
 
 

@@ -7,9 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from itertools import chain
+from collections.abc import Iterator
 from math import exp
 from pathlib import Path
 from shutil import copytree
@@ -26,9 +24,7 @@ from llmfair.cli.app import command
 from llmfair.prompts import load_prompt
 from tests import models
 from tests.cli.command import llmfair, ran
-from tests.datasets.trec_sources import alike
 from tests.folders import balanced, write, write_folder
-from tests.lamp import write_lamp
 
 pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("undrawn")]
 
@@ -210,7 +206,6 @@ RECORDING = r"""
 pip() { :; }
 llmfair() {
   printf '%q ' "$@"; echo
-  [ "$1" = report ] && return
   while [ $# -gt 0 ]; do
     case $1 in -o) mkdir -p "$2";; --runs-dir) mkdir -p "$2/run";; esac
     shift
@@ -218,42 +213,6 @@ llmfair() {
 }
 """
 """A shell that writes commands down; the folders that they would leave are there, for patterns to meet."""
-CHECKPOINTS: Mapping[str, Callable[[Path], Path]] = {
-    "mistralai/Mistral-7B-Instruct-v0.1": models.causal,
-    "meta-llama/Llama-2-13b-chat-hf": models.causal,
-    "castorini/monot5-base-msmarco": models.t5,
-    "castorini/monobert-large-msmarco": models.bert,
-    **{f"google/flan-{size}": models.t5 for size in ("t5-small", "t5-base", "t5-xxl", "ul2")},
-    "naver/splade_v2_max": partial(models.encoder, words=True),
-    "facebook/contriever": models.encoder,
-    "sentence-transformers/all-mpnet-base-v2": models.encoder,
-    "FacebookAI/roberta-large-mnli": partial(models.bert, classes=("contradiction", "neutral", "entailment")),
-}
-"""Those that the papers' commands name or imply."""
-TOPICS = {
-    "trec-fair/2022": range(50),
-    "trec-fair/2021": range(57),
-    "trec-fair/2022/eval": (*range(47), 1449, 1499, 1685),
-}
-RUNS = {
-    "table-1": "listwise -n 6 --orders 1",
-    "table-3": "pairwise --pairs 4",
-    "fair-rag": "rag --preset paper --retriever bm25-okapi --attribution overlap",
-    "fair-qr/gender": "refine --preset paper",
-    "fair-qr/location": "refine --preset paper -a location",
-}
-"""What stands in a folder that a page reports on, by the beginning of its name."""
-SAYS = {
-    "listwise -d trec-fair/2022": "50 queries × 200 candidates × 3 prompts",
-    "listwise -d trec-fair/2021": "57 queries × 200 candidates × 3 prompts",
-    "study windows": "15,950 calls",
-    "pairwise -d trec-fair/2022": "50 queries × 50 pairs × 2 strata × 2 orders",
-    "finetune-lora -d trec-fair/2022": "36 to train on, 4 to validate, 10 to test",
-    "finetune-lora": "answer ids: 1 = ",
-    "rag": "3 queries",
-    "refine": "47 queries",
-}
-"""What a dry run says, by the beginning of its command: the figures of the page."""
 
 
 def expanded(block: str) -> list[list[str]]:
@@ -264,51 +223,15 @@ def expanded(block: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the papers' commands need: checkpoints, fetched data in small, and runs to report on."""
-    models.needs_local()
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-    root = tmp_path_factory.mktemp("papers")
-    for name, make in CHECKPOINTS.items():
-        make(root / name)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(root)
-        patched.setenv("LLMFAIR_REPORT", "0")
-        patched.setenv("LLMFAIR_CACHE_DIR", str(root / "cache"))
-        for number in range(1, 8):
-            write_lamp(
-                root / "cache/datasets/lamp" / str(number), number, ("dev_questions.json", "dev_outputs.json")
-            )
-        for arguments in chain.from_iterable(map(expanded, PAPERS)):
-            if arguments[:2] == ["datasets", "fetch"]:
-                copies = alike(root, arguments[2], TOPICS[arguments[2]]) if arguments[2] in TOPICS else []
-                given = arguments.index("--topics") if "--topics" in arguments else len(arguments)
-                ran(*arguments[:given], *arguments[given + 2 :], *copies)
-        for name, line in RUNS.items():
-            ran(*shlex.split(line), "-o", f"runs/{name}", "-q", "--no-report")
-    return root
-
-
 @pytest.mark.parametrize("block", PAPERS, ids=[block.partition("\n")[0] for block in PAPERS])
-def test_blocks_that_reproduce(block: str, papers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they are printed, but that nothing is asked; what was fetched stands in for what would be downloaded."""
-    monkeypatch.setenv("LLMFAIR_CACHE_DIR", str(papers / "cache"))
-    for name in {Path(name).parts[0] for name in CHECKPOINTS}:
-        Path(name).symlink_to(papers / name)
+def test_blocks_that_reproduce_name_flags_that_exist(block: str) -> None:
     for arguments in expanded(block):
-        line = shlex.join(arguments)
-        if arguments[0] == "report":
-            for folder in arguments[1 : arguments.index("-o")]:
-                (of,) = (name for name in RUNS if folder.startswith(name))
-                copytree(papers / "runs" / of, folder, dirs_exist_ok=True)
-            ran(*arguments)
-        elif arguments[0] != "datasets":
-            if "--adapter" in arguments:  # as training leaves it
-                base = arguments[arguments.index("-m") + 1].removeprefix("hf:")
-                models.adapter(papers / base, Path(arguments[arguments.index("--adapter") + 1]))
-            printed = ran(*arguments, "--dry-run").out
-            assert all(words in printed for start, words in SAYS.items() if line.startswith(start)), line
+        node, words = command(), [*arguments]
+        while words and words[0] in getattr(node, "commands", {}):
+            node = node.commands[words.pop(0)]
+        known = {name for item in node.params for name in (*item.opts, *item.secondary_opts)}
+        flags = {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)}
+        assert not hasattr(node, "commands") and flags <= known, arguments
 
 
 @pytest.mark.parametrize(("page", "shown"), [("README.md", "5 rows x"), ("commands.md", "fake:biased")])

@@ -232,13 +232,6 @@ def test_what_serves_every_kind_knows_the_prompts_of_none() -> None:
             assert "llmfair.probes" not in {name for name, _ in imports(path)}, path
 
 
-def test_no_pattern_repeats_a_group_possessively() -> None:
-    """Python before 3.11.5 matches such groups wrongly where something in them is tried in vain (gh-106052 of CPython)."""
-    possessive = re.compile(r"\)(?:[?*+]|\{[\d,]+\})\+|\(\?>")
-    found = [path.name for path in PACKAGE.rglob("*.py") if possessive.search(path.read_text("utf-8"))]
-    assert not found
-
-
 READ_AT_ONCE = """
 import importlib, pkgutil
 import llmfair, msgspec

@@ -19,8 +19,6 @@ from llmfair.io.text import count, visible
 from llmfair.settings.commands import FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
 
 root = typer.Typer()
-TOLD_FROM = 10_000_000
-"""A larger file takes seconds to read: which one is said."""
 Runs = Annotated[
     list[Path],
     typer.Argument(
@@ -48,7 +46,7 @@ def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
     from llmfair.results import TIDY, lines_of
     from llmfair.rundir import COLUMNS, RunDir, csv_lines
 
-    scored = measure(runs, settings, _tell)
+    scored = measure(runs, settings)
     results = scored.results
     written = None
     if settings.report and settings.output is not None:
@@ -72,12 +70,6 @@ def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
         terminal.show(style, document, lambda: score_table(results), lambda: lines, written, below, failed)
     if failed is not None:
         raise terminal.failed_after_output(failed)
-
-
-def _tell(path: Path) -> None:
-    size = path.stat().st_size if path.is_file() else 0
-    if size >= TOLD_FROM and terminal.output.progress:
-        terminal.say(f"Reading {path}, {size / 1e6:,.0f} MB")
 
 
 RunFiles = Annotated[

@@ -33,7 +33,7 @@ class Table:
     """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name.
 
     `lead`: named lines before everything, such as the verdict. `sees`: what the model saw, told below the title.
-    `strong`: the cells that stand out, (row, column). `repeated`: rows that repeat another, by their places.
+    `strong`: the cells that stand out, (row, column).
     """
 
     title: str
@@ -44,7 +44,6 @@ class Table:
     lead: Lead = ()
     sees: str = ""
     strong: frozenset[tuple[int, int]] = frozenset()
-    repeated: frozenset[int] = frozenset()
 
     @property
     def above(self) -> tuple[str, ...]:
@@ -215,8 +214,8 @@ Line = list[tuple[str, bool]]
 """A line of a terminal in parts, and which of them stand out."""
 
 
-def drawing(table: Table, width: int = sys.maxsize, rows: Collection[int] | None = None) -> Iterator[Line]:
-    """The table in lines of this width, with its lead and title above and its notes below; of its rows these, or all.
+def drawing(table: Table, width: int = sys.maxsize) -> Iterator[Line]:
+    """The table in lines of this width, with its lead and title above and its notes below.
 
     As many columns stand beside the first one as there is room for, and those without room below, table by table.
     """
@@ -231,9 +230,8 @@ def drawing(table: Table, width: int = sys.maxsize, rows: Collection[int] | None
         yield from [*lines, []]
     for widths in _parts([*zip(table.header, *table.rows, strict=True)], width):
         for at, cells in enumerate([table.header, *table.rows], -1):
-            if rows is None or at < 0 or at in rows:
-                strong = (at < 0 or (at, place) in table.strong for place in widths)
-                yield from _lines([cells[place] for place in widths], [*widths.values()], [*strong], at < 0)
+            strong = (at < 0 or (at, place) in table.strong for place in widths)
+            yield from _lines([cells[place] for place in widths], [*widths.values()], [*strong], at < 0)
         yield []
     yield from part(line for note in table.notes for line in wrapped(note, width, GAP, GAP))
 

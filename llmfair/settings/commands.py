@@ -360,11 +360,8 @@ class CalibrationSettings(AuditSettings):
 
     @classmethod
     def absent(cls) -> frozenset[str]:
-        return super().absent() | {
-            "output",
-            "junit",
-            "sequential",
-        }  # whole audits are simulated, and no file written
+        # whole audits are simulated, and no file is written
+        return super().absent() | {"output", "junit", "sequential"}
 
     def simulations(self) -> int:
         """How many audits are simulated."""

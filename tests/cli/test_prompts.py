@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from llmfair import registry
-from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
-from llmfair.rankers.strategies import strategy_of
 from tests.cli.command import kept, only_run, ran, refuses
 from tests.folders import balanced, write_folder
 
@@ -64,28 +61,8 @@ def test_a_copy_with_other_words_is_ones_own_prompt(mine: Path) -> None:
     assert kept("manifest")["prompt"]["file"] == "my.toml"
 
 
-def prompt_of(strategy: str) -> str:
-    return strategy_of(strategy, vars(ListwiseSettings())).question.prompt
-
-
-def test_prompts_are_listed_by_what_prompt_takes() -> None:
-    listed = {one["prompt"]: one["wording"] for one in ran("prompts", "list", "--json").json["prompts"]}
-    of_rag = {name for name in listed if name.startswith("rag/")}
-    assert {"rag/question", "rag/lamp-7"} <= of_rag and {listed.pop(name) for name in of_rag} == {None}
-    of_strategies = {prompt_of(name) for name in registry.names("strategy")} - {"listwise"}
-    assert {listed.pop(name) for name in of_strategies} <= {None}
-    assert listed == {
-        "listwise": "wikiproject",
-        "listwise-fair": None,
-        "listwise-general": "general",
-        "listwise-general-fair": None,
-        "neural": None,
-        "pairwise": "wikiproject",
-        "pairwise-general": "general",
-        "pairwise-scores": None,
-        "refine": None,
-    }
-    refuses("no prompt 'general'", "prompts", "show", "general")
+def test_a_name_of_several_prompts_and_one_of_none() -> None:
+    refuses("'general' is a prompt of several tasks", "prompts", "show", "general")
     refuses("Did you mean 'general'?", "listwise", "--prompt", "genral", "--dry-run")
 
 

@@ -185,7 +185,6 @@ def listwise_table(results: ListwiseResults) -> Table:
         results.band,
         said=conclusions if results.findings else {},
         sees=results.sees,
-        repeated=frozenset(at for at, name in enumerate(conditions) if name == REPEAT),
     )
 
 
