@@ -154,11 +154,7 @@ def score_table(results: ScoreResults) -> Table:
         ("conclusion", conclusion),
     ]
     notes = score_warnings(results)
-    notes += dict.fromkeys(
-        f"{name}: " * uneven + text
-        for (*_, name), queries in zip(rows, ranked, strict=True)
-        for text in few_queries(queries)
-    )
+    notes += few_queries(min(ranked))
     for task in dict.fromkeys(run.task for run in runs):
         notes += kind_of(task).words.scored_notes([row for row in rows if row[0].task == task])
     notes += [f"{results.labels.get(name, name)}: {note}" for name, note in results.measure_notes.items()]

@@ -31,7 +31,6 @@ from llmfair.results import (
     Evidence,
     Exhibits,
     ProbeCounts,
-    Reach,
     Requirement,
     Row,
     RunVerdict,
@@ -330,8 +329,7 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
         queries_table(folder, words.condition, lambda row: names.get(row.key), results, results.shown, exhibits),
         manifest,
     )  # fmt: skip
-    tables = [with_reach(section.table, results.reach), *section.more]
-    return replace(page, tables=tables, evidence=exhibits.evidence, sees=results.sees)
+    return replace(page, evidence=exhibits.evidence, sees=results.sees)
 
 
 def study_page(source: Source, exhibits: Exhibits) -> Page:
@@ -378,7 +376,7 @@ def plain_page(
     )
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
-        tables=[section.table], plots=section.plots, furthest=section.furthest, queries=queries, method=method,
+        tables=[section.table, *section.more], plots=section.plots, furthest=section.furthest, queries=queries, method=method,
         outcome=outcome_of(results), following="" if results.verdict is None else results.verdict.next,
     )  # fmt: skip
 
@@ -394,16 +392,3 @@ def warnings_of(
         *(f"{capitalised(warning)}." for warning in warnings),
         *(f"Requirement not met: {reason}" for reason in unmet),
     ]
-
-
-def with_reach(table: Table, reach: Mapping[str, Reach]) -> Table:
-    """The table with a last row: what each measure can be in this setting at all."""
-    cells = []
-    for heading in table.header[1:-1]:
-        of = reach.get(heading.split(" [")[0], Reach())
-        about = "" if of.high is None else f"about {of.high:.3f}"
-        cells.append(about if of.low is None or of.high is None else f"{of.low:.3f} … {of.high:.3f}")
-    if not any(cells):
-        return table
-    last = ("attainable", *cells, "by rankers that always put one group first, by a perfect one on average")
-    return replace(table, rows=(*table.rows, last))

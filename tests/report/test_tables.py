@@ -121,7 +121,7 @@ def test_measured_runs_of_other_queries_say_how_many_each_ranks(data: Path) -> N
     header, *rows = grid(told)
     assert " · 4 to 7 queries · 2 rankings\n" in told
     assert {row[0]: row[header.index("queries ranked")] for row in rows} == {"all.run": "7", "few.run": "4"}
-    assert "- few.run: only 4 queries: no intervals" in told and "- all.run: only 7 queries: read" in told
+    assert told.count("- only 4 queries: no intervals") == 1
     told = llmfair("score", "all.run", "too.run", "-d", data, "--measures", "ExpRatio", "--format", "md").out
     assert " · 7 queries · 2 rankings\n" in told and "queries ranked" not in told
     assert told.count("only 7 queries") == 1
