@@ -60,7 +60,9 @@ def page_html(page: Page) -> str:
 
 def tables_markdown(page: Page) -> str:
     """Every table, after what has to be known first and what is missing."""
-    return "\n".join([*markdown_lead(page.lead), *_warnings(page), *_tables(page)])
+    lacking = [f"**Not complete:** {in_markdown('; '.join(page.missing))}.\n"] if page.missing else []
+    warnings = [f"> {in_markdown(warning)}\n" for warning in page.warnings]
+    return "\n".join([*markdown_lead(page.lead), *warnings, *lacking, *map(markdown, page.tables)])
 
 
 def tables_latex(page: Page) -> str:
@@ -85,15 +87,6 @@ def figures_csv(sources: Sequence[Source]) -> str:
     return csv_text(header, ([line.get(name) for name in header] for line in lines))
 
 
-def _warnings(page: Page) -> list[str]:
-    return [f"> {in_markdown(warning)}\n" for warning in page.warnings]
-
-
-def _tables(page: Page) -> list[str]:
-    lacking = [f"**Not complete:** {in_markdown('; '.join(page.missing))}.\n"] if page.missing else []
-    return [*lacking, *map(markdown, page.tables)]
-
-
 def model_card(page: Page) -> str:
     """What a model card says of the runs on a page: what was found, how it was asked, what it cannot say."""
     method = page.method
@@ -101,9 +94,7 @@ def model_card(page: Page) -> str:
     return "\n".join(
         [
             f"{HEADING}\n",
-            *markdown_lead(page.lead),
-            *_warnings(page),
-            *_tables(page),
+            tables_markdown(page),
             "### Method\n",
             *(f"{in_markdown(paragraph)}\n" for paragraph in method.words),
             *asked,
