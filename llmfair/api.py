@@ -210,7 +210,6 @@ class Result:
 
     @property
     def _measured(self) -> bool:
-        """Whether the rows are measurements."""
         return self.kind in GENERAL or registry.has("audit", self.kind)
 
     def _table(self) -> Table:

@@ -280,7 +280,6 @@ class AnswerCounts(JsonObject, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> int:
-        """How many questions were answered."""
         raise NotImplementedError
 
     @property
@@ -420,7 +419,6 @@ class Results(JsonDocument, frozen=True, kw_only=True):
 
     @property
     def named_model(self) -> str:
-        """The label if there is one, the model, and the server."""
         return named_model(self.model, self.server, self.label)
 
     @property
@@ -503,7 +501,6 @@ class StudyResults(JsonDocument, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> list[str]:
-        """Settings without results, and why."""
         return [f"{each.setting}: {each.message}" for each in self.failed]
 
 

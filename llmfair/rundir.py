@@ -187,7 +187,6 @@ class RunDir:
         return self.path / JOURNAL
 
     def journal_of(self, stage: str) -> Path:
-        """The journal of a stage after the first."""
         return self.path / f"{stage}.jsonl"
 
     @property
@@ -322,7 +321,6 @@ class RunDir:
             raise
 
     def answers(self) -> int:
-        """How many answers the journals hold."""
         try:
             journals = self.journals(self.read_manifest())
         except UsageError:
@@ -348,7 +346,6 @@ class RunDir:
         }  # fmt: skip
 
     def is_locked(self) -> bool:
-        """Whether a process works on the folder now."""
         return files.is_held(self.path / LOCK)
 
     @contextmanager

@@ -266,7 +266,6 @@ WORDS = (
 
 
 def score_page(source: Source, exhibits: Exhibits) -> Page:
-    """The page of measured runs."""
     results: ScoreResults = source.results
     table, runs = score_table(results), results.runs
     datasets = " and ".join(dict.fromkeys(run.dataset for run in runs))

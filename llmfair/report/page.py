@@ -333,7 +333,6 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
 
 
 def study_page(source: Source, exhibits: Exhibits) -> Page:
-    """The page of a study of several audits."""
     results: StudyResults = source.results
     assert source.study is not None
     words, title, plots = source.study.words, "no results yet", list[Plot]()

@@ -47,7 +47,6 @@ class Table:
 
     @property
     def above(self) -> tuple[str, ...]:
-        """The lines right above the table."""
         return tuple(filter(None, (self.title, self.sees)))
 
     @classmethod

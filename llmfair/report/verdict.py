@@ -113,7 +113,6 @@ class Case:
 
     @property
     def figure(self) -> Figure | None:
-        """The headline's figure."""
         return self.facts.figures.get((self.finding.spoken_of, self.key))
 
     @property
@@ -316,7 +315,6 @@ class VerdictWords:
         return cautions + "; not all questions are answered yet" * (not case.facts.complete)
 
     def next(self, gravest: Conclusion, case: Case) -> str:
-        """The next step."""
         facts = case.facts
         if not facts.complete:
             return by_way(facts, UNFINISHED, "unfinished")

@@ -103,7 +103,6 @@ def section_of(results: Any, folder: Path, exhibits: Exhibits) -> Section:
 
 
 def plots_of(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-    """The headlines against their band."""
     return headlines(group, declared, number, wording(group.task).titles)
 
 
@@ -113,7 +112,6 @@ def by_name(settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
 
 
 def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """What the answer says of itself."""
     return "ok" if row["finish"] == "stop" else str(row["finish"])
 
 
