@@ -222,24 +222,17 @@ def test_injected_odds_are_recovered(spec: str, alike: float) -> None:
     assert sum(covered) >= 0.8 * len(covered)
 
 
-def windows(window: int, step: int, clamp: bool = True) -> Plan:
-    """One pass from the end to the head; `clamp`: a last window starts at the head if need be."""
-
-    def plan(n: int) -> list[tuple[int, int]]:
-        starts = list(range(n - window, -1, -step))
-        found = [(start, start + window) for start in starts]
-        if clamp and (not starts or starts[-1] > 0):
-            found.append((0, max(2, (starts[-1] if starts else n - window + step) + window - step)))
-        return found
-
-    return plan
+def windows(window: int, step: int, plan: str = "covering") -> Plan:
+    """One pass from the end to the head."""
+    return lambda n: PLANS[plan](n, window, step, None)
 
 
 def test_final_orders_of_the_reference() -> None:
     cases = vectors("injected_bias")["deterministic_always_protected_first"]
     assert cases
     for case in cases:
-        n, plan = case["N"], windows(case["window"], case["step"], case["clamp_last_window"])(case["N"])
+        n, kind = case["N"], "covering" if case["clamp_last_window"] else "rankgpt"
+        plan = windows(case["window"], case["step"], kind)(n)
         assert len(plan) == case["calls"]
         initial = np.full((1, n), 2, np.int8)
         initial[0, np.array(case["initial_protected_positions"]) - 1] = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from llmfair.metrics.base import QueryComparisons
 from llmfair.stats.strata import (
     Choices,
     Comparisons,
@@ -27,6 +27,7 @@ from llmfair.stats.strata import (
     simes,
     together,
 )
+from tests.metrics.test_preference import odds_of, of_vector
 from tests.shared import vectors
 
 NAMES = {"pooled": None, "irrelevant": Stratum.IRRELEVANT, "relevant": Stratum.RELEVANT}
@@ -34,41 +35,13 @@ NAMES = {"pooled": None, "irrelevant": Stratum.IRRELEVANT, "relevant": Stratum.R
 
 def compared(queries: Sequence[Mapping[str, Any]]) -> tuple[Comparisons, float]:
     """The comparisons in raw windows, and the share of items that answers leave out."""
-    items: dict[str, int] = {}
-    rows: list[tuple[float, ...]] = []
-    shown: Counter[tuple[int, Stratum]] = Counter()
-    window, asked, missing = 1, 0, 0
-    for number, query in enumerate(queries):
-        for chain in query["chains"]:
-            seen: set[str] = set()
-            for part in chain["windows"]:
-                ids, answer = part["shown"], part["answer"]
-                window = max(window, len(ids))
-                fresh = [doc_id for doc_id in ids if doc_id not in seen]
-                seen.update(ids)
-                if answer is None:
-                    continue
-                asked, missing = asked + len(ids), missing + len(ids) - len(answer)
-                place = {doc_id: 2 * slot / max(1, len(ids) - 1) - 1 for slot, doc_id in enumerate(ids)}
-                rank = {doc_id: place for place, doc_id in enumerate(answer)}
-                for first in fresh:
-                    for second in fresh:
-                        sides = query["side"].get(first), query["side"].get(second)
-                        grade = query["grade"][first]
-                        if sides != ("protected", "unprotected") or grade != query["grade"][second]:
-                            continue
-                        shown[number, Stratum.RELEVANT if grade else Stratum.IRRELEVANT] += 1
-                        ranks = rank.get(first, len(ids)), rank.get(second, len(ids))
-                        if ranks[0] != ranks[1]:
-                            pair = [items.setdefault(doc_id, len(items)) for doc_id in (first, second)]
-                            ahead = ranks[0] < ranks[1]
-                            rows.append((number, grade > 0, *pair, ahead, place[first], place[second]))
-    table = np.array(rows)
-    number, first, second = table[:, [0, 2, 3]].T.astype(int)
-    relevant, ahead = table[:, [1, 4]].T > 0
-    return Comparisons(
-        number, relevant, shown, window, first, second, 1.0 * ahead, table[:, 5:]
-    ), missing / asked
+    values = odds_of([of_vector(query) for query in queries])
+    comparisons = together([(v.outcomes, v.doc_ids) for v in values if isinstance(v, QueryComparisons)])
+    assert isinstance(comparisons, Comparisons)
+    windows = [part for query in queries for chain in query["chains"] for part in chain["windows"]]
+    read = [part for part in windows if part["answer"] is not None]
+    named, asked = (sum(len(part[of]) for part in read) for of in ("answer", "shown"))
+    return comparisons, 1 - named / asked
 
 
 def strata_of(comparisons: Comparisons, left_out: float = 0.0) -> Strata:
@@ -152,7 +125,8 @@ def lists(
             answer = sorted(shown, key=tastes.__getitem__, reverse=True)
             windows.append({"shown": shown, "answer": answer})
         grades_of = {name: int(grade) for name, (_, grade, _) in known.items()}
-        documents.append({"side": sides, "grade": grades_of, "chains": [{"windows": windows}]})
+        chains = [{"order": 0, "windows": windows}]
+        documents.append({"query_id": f"{number}", "side": sides, "grade": grades_of, "chains": chains})
     return compared(documents)
 
 
