@@ -61,14 +61,9 @@ Cells = tuple[int, int, int, int]
 
 def pairs(*queries: Cells) -> PairContributions:
     """Queries with so many pairs of each cell, PP, UU, FF, SS; no item stands in two pairs."""
-    cells = [
-        (query, cell)
-        for query, counts in enumerate(queries)
-        for cell in range(4)
-        for _ in range(counts[cell])
-    ]
-    query, cell = np.array(cells).T
-    return PairContributions(np.eye(4)[cell], np.stack([query, np.arange(len(cells)), np.arange(len(cells))]))
+    query = np.repeat(np.arange(len(queries)), np.sum(queries, axis=1))
+    cell = np.concatenate([np.repeat(np.arange(4), counts) for counts in queries])
+    return PairContributions(np.eye(4)[cell], np.stack([query, np.arange(len(cell)), np.arange(len(cell))]))
 
 
 def simulated(
@@ -95,11 +90,8 @@ def test_a_preference_in_one_order_alone_is_outside_with_a_bound() -> None:
     assert bound is not None and bound.side == "at most"
     assert bound.odds == pytest.approx((0.02 / 0.98) ** 0.5 * exp(0.1136), rel=1e-4)
     mirrored = conclusion_of(pairs(*[(25, 0, 25, 0)] * 8))[2]
-    assert (
-        mirrored is not None
-        and mirrored.side == "at least"
-        and mirrored.odds == pytest.approx(1 / bound.odds)
-    )
+    assert mirrored is not None and mirrored.side == "at least"
+    assert mirrored.odds == pytest.approx(1 / bound.odds)
     assert bound_text(*bound.limits, BAND) == "at most 0.17"
     assert bound_text(*mirrored.limits, BAND) == "at least 6.2"
 
@@ -201,22 +193,20 @@ def test_models_that_follow_the_position_alone_have_no_bound(queries: int, each:
 def test_of_several_strata_a_disparity_is_one_among_all() -> None:
     """Holm: of two strata one has to be outside at 97.5 %, then the other at 95 %."""
 
+    outside, open_, inside = Conclusion.OUTSIDE, Conclusion.INCONCLUSIVE, Conclusion.WITHIN
+
     def together(**outside_at: float) -> list[Conclusion]:
+        ends = {name: outside if level >= 0.95 else inside for name, level in outside_at.items()}
         findings = {
-            name: PairFinding(
-                measure="AdjustedOdds",
-                conclusion=Conclusion.OUTSIDE if level >= 0.95 else Conclusion.WITHIN,
-                reason=None,
-            )
-            for name, level in outside_at.items()
+            name: PairFinding(measure="AdjustedOdds", conclusion=end, reason=None)
+            for name, end in ends.items()
         }
 
         def at(name: str, level: float) -> Conclusion:
-            return Conclusion.OUTSIDE if outside_at[name] >= level else Conclusion.INCONCLUSIVE
+            return outside if outside_at[name] >= level else open_
 
         return [each.conclusion for each in beside_each_other(findings, at, 0.95).values()]
 
-    outside, open_, inside = Conclusion.OUTSIDE, Conclusion.INCONCLUSIVE, Conclusion.WITHIN
     assert together(relevant=0.96) == [outside]
     assert together(relevant=0.96, irrelevant=0.5) == [open_, inside]
     assert together(relevant=0.98, irrelevant=0.5) == [outside, inside]
@@ -279,10 +269,7 @@ def test_a_disparity_carries_the_share_of_wrong_grades_that_would_explain_it() -
     says = f"a fair ranker would look so if at least {100 * share:.2g} % of relevance grades were wrong"
     assert says in run["verdict"]["sentence"]
     screen = ran(*command, "--label-error", "0.1", "-v").out
-    assert (
-        "with 10 % of relevance grades wrong a ranker without preference reads odds as far from 1 as"
-        in screen
-    )
+    assert "with 10 % of relevance grades wrong a ranker without preference reads odds as far" in screen
     scored = ran("score", "run", "--json").json["runs"][0]["findings"]
     assert scored["relevant"]["label_error"] == run["findings"]["relevant"]["label_error"]
     refuses("a share below 0.15", *command, "--label-error", "0.2")
@@ -431,12 +418,7 @@ def test_what_cannot_be_found() -> None:
 
 
 MAKE = CalibratePairwiseSettings.make
-ANSWERS = (
-    PairAnswer(Side.PROTECTED),
-    PairAnswer(Side.UNPROTECTED),
-    PairAnswer(None, "tie"),
-    PairAnswer(None, "empty"),
-)
+ANSWERS = (*map(PairAnswer, Side), PairAnswer(None, "tie"), PairAnswer(None, "empty"))
 MEASURE = parse_measure("AdjustedOdds")
 
 
@@ -461,9 +443,8 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
     _, audit = next(pair_audits(pairs, "irrelevant", settings, (-0.3, 0.0)))
     verdicts = []
     for query_id, of_it in pairs.items():
-        answers = simulate_answers(
-            (-0.3, 0.0), [one.number for one in of_it], settings, rng=rng_of(query_id, 0)
-        )[0, 0]
+        numbers = [one.number for one in of_it]
+        answers = simulate_answers((-0.3, 0.0), numbers, settings, rng=rng_of(query_id, 0))[0, 0]
         verdicts += [
             replace(one, first=ANSWERS[first], second=ANSWERS[second])
             for one, (first, second) in zip(of_it, answers.tolist(), strict=True)
@@ -557,15 +538,12 @@ def test_the_smallest_odds_are_those_that_audits_found() -> None:
 
 @pytest.mark.whole
 def test_pairs_weigh_as_asked() -> None:
-    lists = {
-        f"q{q}": rows for q, rows in enumerate([*balanced(3, 4, 4).values(), *balanced(3, 20, 20).values()])
-    }
-    dataset = str(write_folder(Path("uneven"), lists))
+    rows = [*balanced(3, 4, 4).values(), *balanced(3, 20, 20).values()]
+    dataset = str(write_folder(Path("uneven"), {f"q{q}": of_it for q, of_it in enumerate(rows)}))
     found = {}
+    usual: dict[str, Any] = {"runs": 4, "injected": "0", "conditions": "relevant", "query_sd": 2.0}
     for weights in ("macro", "pooled"):
-        settings = MAKE(
-            dataset=dataset, runs=4, injected="0", conditions="relevant", query_sd=2.0, weights=weights
-        )
+        settings = MAKE(dataset=dataset, weights=weights, **usual)
         (row,) = calibrate_pairwise(settings)["injected"]
         pairs = pairs_of(make_pair_design(settings), "relevant")
         audits = [audit for _, audit in pair_audits(pairs, "relevant", settings, (0.0,))]

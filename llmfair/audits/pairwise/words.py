@@ -355,36 +355,35 @@ def _planned(planned: Mapping[str, Any], finds: Sequence[str]) -> tuple[str, lis
 def _findable_lines(findable: Mapping[str, PairwiseFindable]) -> list[str]:
     """How the table's figures are to be read, and plainly what cannot be found."""
     texts: dict[str, list[str]] = {}
-    for stratum, of_stratum in findable.items():
-        for text in _of_stratum(of_stratum):
+    for stratum, of in findable.items():
+        consistent = " to ".join(f"{100 * each.consistent:.3g} %" for each in of.prospects)
+        lines = [] if of.reason is None else [NOTHING[of.reason]]
+        if of.prospects:
+            first = of.prospects[0]
+            lines.append(
+                f"chances of a verdict, and what gives {100 * of.target:g} %, where {consistent} of pairs do not flip, "
+                f"the item shown first wins {100 * first.first_slot:.3g} % of answers, icc {first.icc:.2g}; odds above "
+                "1: their inverse"
+            )
+        if len(of.prospects) > 1:
+            lines.append("a small run says how many pairs do not flip: llmfair plan pairwise --pilot RUN")
+        if any(each.agreement <= 0 for each in of.prospects):
+            lines.append(
+                "parity cannot be had with any number of queries: answers that agree with themselves no better than "
+                "coins are no evidence of it"
+            )
+        if of.items_recur and of.prospects:
+            lines.append("items stand in pairs of several queries, so chances are lower than planned")
+        for text in lines:
             texts.setdefault(text, []).append(stratum)
-    lines = [f"{', '.join(strata)}: {text}" for text, strata in texts.items()]
-    if sum(bool(of_stratum.prospects) for of_stratum in findable.values()) > 1:
-        lines.append("a run ends in disparity where one stratum does, in parity where every one does")
-    queries = max(of_stratum.queries for of_stratum in findable.values())
-    return [*lines, *(few_queries(queries) if queries >= FEWEST_QUERIES else [])]
-
-
-def _of_stratum(findable: PairwiseFindable) -> Iterator[str]:
-    if findable.reason:
-        yield NOTHING[findable.reason]
-        return
-    first, *others = findable.prospects
-    consistent = " to ".join(f"{100 * each.consistent:.3g} %" for each in findable.prospects)
-    yield (
-        f"chances of a verdict, and what gives {100 * findable.target:g} %, where {consistent} of pairs do not flip, "
-        f"the item shown first wins {100 * first.first_slot:.3g} % of answers, icc {first.icc:.2g}; odds above 1: "
-        "their inverse"
-    )
-    if others:
-        yield "a small run says how many pairs do not flip: llmfair plan pairwise --pilot RUN"
-    if any(each.agreement <= 0 for each in findable.prospects):
-        yield (
-            "parity cannot be had with any number of queries: answers that agree with themselves no better than coins "
-            "are no evidence of it"
-        )
-    if findable.items_recur:
-        yield "items stand in pairs of several queries, so chances are lower than planned"
+    together = "a run ends in disparity where one stratum does, in parity where every one does"
+    several = sum(bool(of.prospects) for of in findable.values()) > 1
+    queries = max(of.queries for of in findable.values())
+    return [
+        *(f"{', '.join(strata)}: {text}" for text, strata in texts.items()),
+        *[together] * several,
+        *(few_queries(queries) if queries >= FEWEST_QUERIES else []),
+    ]
 
 
 # A pairwise calibration: what simulated audits of injected odds found.

@@ -435,33 +435,32 @@ def traded(
             ],
         )  # fmt: skip
 
-    cells = []
-    for retriever in draws:
-        of = of_one_list(retriever, utility)
-        rows = observations(retriever, disparity, utility, of)
-        cells.append(tradeoff.cells(*rows, of, level) if of else [])
+    def cell(of: tradeoff.Cell) -> typed.IntervalCell:
+        names = ("interval", "observations", "queries", "difference", "starred", "p_student")
+        paired = None if of.paired is None else _figure(of.paired, p=of.p_paired, p_adjusted=of.p_adjusted)
+        return typed.IntervalCell(**{name: getattr(of, name) for name in names}, paired=paired)
+
+    baselines = {retriever: of_one_list(retriever, utility) for retriever in draws}
+    cells = tradeoff.adjusted(
+        [
+            tradeoff.cells(*observations(retriever, disparity, utility, of), of, level) if of else []
+            for retriever, of in baselines.items()
+        ]
+    )
     return {
         "intervals": {
-            retriever: typed.Intervals(
-                disparity, utility, mean_of(of_one_list(retriever, utility).values()), [*map(_cell, row)]
-            )
-            for retriever, row in zip(draws, tradeoff.adjusted(cells), strict=True)
+            retriever: typed.Intervals(disparity, utility, mean_of(of.values()), [*map(cell, row)])
+            for (retriever, of), row in zip(baselines.items(), cells, strict=True)
         },
         "tradeoff": {retriever: [curve(retriever, *pair) for pair in axes] for retriever in draws},
     }
 
 
-def _cell(cell: tradeoff.Cell) -> typed.IntervalCell:
-    names, paired = ("interval", "observations", "queries", "difference", "starred", "p_student"), None
-    if cell.paired is not None:
-        paired = structs.replace(_figure(cell.paired), p=cell.p_paired, p_adjusted=cell.p_adjusted)
-    return typed.IntervalCell(**{name: getattr(cell, name) for name in names}, paired=paired)
-
-
-def _figure(of: Estimate, bounds: tuple[float, float] = (-inf, inf)) -> Figure:
+def _figure(of: Estimate, bounds: tuple[float, float] = (-inf, inf), **tested: float | None) -> Figure:
     low = None if of.low is None else max(of.low, bounds[0])
     high = None if of.high is None else min(of.high, bounds[1])
-    return Figure(of.value, low, high, of.n, None, None, None, of.reason)
+    figure = Figure(of.value, low, high, of.n, None, None, None, of.reason)
+    return structs.replace(figure, **tested)
 
 
 # What is concluded: whether utility is kept, of every condition that draws from a retriever.
