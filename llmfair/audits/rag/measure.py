@@ -8,7 +8,7 @@ retriever's order, `samples/` the lists drawn, in the columns of expeval.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -162,13 +162,18 @@ def files_of(
         ),
         SCORES: csv_lines(SCORE_COLUMNS, scores),
         OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in _outputs(design, queries, judged))),
-        "gains.tsv": csv_lines(("qid", "pid", "augment_score", "baseline_score", "delta"), gains, "\t"),
+        "gains.tsv": _tabbed(("qid", "pid", "augment_score", "baseline_score", "delta"), gains),
         **{f"rankings/{name}.run": run_lines(_rankings(design, name), name) for name in design.scores},
         **{
-            f"samples/{of.name}.tsv": csv_lines(samples, _samples(design, measured, of), "\t")
+            f"samples/{of.name}.tsv": _tabbed(samples, _samples(design, measured, of))
             for of in design.conditions
         },
     }
+
+
+def _tabbed(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Lines for tools of others, which read ids as they are."""
+    return ("\t".join(map(str, row)) + "\n" for row in chain([columns], rows))
 
 
 def _outputs(
