@@ -388,8 +388,8 @@ class RagDesign(Design[Read | Support]):
     @cached_property
     def fewest(self) -> str:
         """How many queries the conclusion takes."""
-        worst_loss = min(self.settings.worst_loss or inf, GREATEST[self.utility])
-        takes = queries_for(self.settings.margin, worst_loss, self.settings.level)
+        facts = self.facts()
+        takes = queries_for(facts.margin, facts.worst_loss, self.settings.level)
         return f"{takes}; here are {len(self.queries):,}"
 
     @property
@@ -464,7 +464,9 @@ def scores_of(retriever: ScoringRanker, dataset: QuestionSet, queries: Sequence[
     identity = f"{retriever.identity} {questions_sha256(dataset, queries)}"
     path = cache_folder() / "scores" / f"{sha256(identity.encode()).hexdigest()[:32]}.json"
     if retriever.costly:
-        with suppress(OSError, ValueError, LookupError, TypeError):  # there are none, or they are damaged
+        with suppress(
+            OSError, ValueError, LookupError, TypeError, AttributeError
+        ):  # there are none, or they are damaged
             stored = {name: np.array(of, np.float64) for name, of in json.loads(files.content(path)).items()}
             if all(stored[name].shape == (len(of.documents),) for name, of in lists.items()):
                 return {name: stored[name] for name in lists}
