@@ -208,18 +208,6 @@ def test_an_object_whose_code_was_edited_is_another_model(tmp_path: Path) -> Non
     assert CallerModel(unwritten["Shouts"]()).identity == "object shouts"
 
 
-def test_a_bug_in_an_object_is_told_with_its_kind() -> None:
-    class Broken:
-        name = "broken"
-
-        async def complete(self, request: llmfair.Request) -> str:
-            return "first".index("z")  # type: ignore[return-value]
-
-    with pytest.raises(llmfair.Incomplete, match=r" first: ValueError: substring not found\.") as caught:
-        llmfair.audit_pairwise(model=Broken(), **PAIRS)
-    assert "-v shows where" in caught.value.hint
-
-
 # Packages whose rankers are taken as they are: a CrossEncoder of random weights, a transformer over frames
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from llmfair.io import text
 from llmfair.io.files import write_whole
 from llmfair.io.text import from_csv, in_csv, in_json, in_lines, in_markdown, visible
 from llmfair.report.table import Table, html_of, markdown, text_of
@@ -84,12 +82,3 @@ def test_streams_that_are_closed_or_full(redirection: str, code: int, says: str)
     found = command(redirection, "cache", "path")
     assert found.returncode == code
     assert found.stderr.startswith(says) and "Traceback" not in found.stderr
-
-
-def test_what_draws_takes_the_stream_as_it_is() -> None:
-    below = io.StringIO()
-    stream = text.Printable(below, "stdout")
-    stream.writelines(["a\x1b", "b\n"])
-    stream.as_it_is.write("\x1b[1m")
-    assert below.getvalue() == "a\\x1bb\n\x1b[1m"
-    assert os.devnull and stream.encoding == below.encoding
