@@ -221,7 +221,9 @@ def test_a_report_that_cannot_be_written_loses_no_run(undrawn: None, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr("llmfair.api.write_page", full)
-        with pytest.warns(UserWarning, match="no report was written, everything else was: OSError: no space left"):
+        with pytest.warns(
+            UserWarning, match="no report was written, everything else was: OSError: no space left"
+        ):
             result = llmfair.audit_pairwise(**{**PAIRS, "report": True})
     assert result["FlipRate", "relevant"].value is not None
     assert llmfair.write_report(result) == result.folder / "report.html"
