@@ -9,7 +9,7 @@ first slot's share of answers within max(the base's, .05) of one half.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -128,9 +128,11 @@ def figures(strata: Sequence[Floats]) -> Figures:
             (SLOT_EFFECT, float(np.median(slot_bias(margins)))),
         )
     ]
-    return Figures(
-        [row_of(name, stratum, Estimate(value, None, None, 0)) for name, stratum, value in values], {}, {}
-    )
+    rows = [
+        replace(row_of(name, "pairs", Estimate(value, None, None, 0)), stratum=stratum)
+        for name, stratum, value in values
+    ]
+    return Figures(rows, {}, {})
 
 
 def agreement(strata: Sequence[Floats]) -> float:
