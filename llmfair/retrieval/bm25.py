@@ -28,14 +28,12 @@ from llmfair.io import files
 from llmfair.io.files import write_whole
 from llmfair.nouns import Document, Fill, StoredIndex
 from llmfair.registry import register
-from llmfair.retrieval.engine import ENGLISH, Analyzer, Engine, EngineOptions, Hit, plain, refuse_other
+from llmfair.retrieval.engine import ENGLISH, Analyzer, Engine, EngineOptions, Hit, best, plain, refuse_other
 
 if TYPE_CHECKING:
     import tantivy
 
 K1, B = 1.2, 0.75
-SPARE = 50
-"""Documents fetched past the k-th, so that most ties are whole at once."""
 
 
 class TantivyEngine:
@@ -62,16 +60,7 @@ class TantivyEngine:
         if not terms or k < 1:
             return []
         query = Query.boolean_query([(Occur.Should, term) for term in terms])
-        fetched = k + SPARE
-        while True:
-            hits = self._hits(query, fetched)
-            if len(hits) < fetched or hits[-1][0] < hits[k - 1][0]:
-                break
-            # short documents tie by the hundred, and tantivy has ties in the order of its segments
-            fetched *= 4
-        least = hits[:k][-1][0] if hits else 0.0
-        ranked = sorted((-score, self._doc_id(address)) for score, address in hits if score >= least)
-        return [Hit(doc_id, -score) for score, doc_id in ranked[:k]]
+        return best(k, self.count(), lambda n: self._hits(query, n), self._doc_id)
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
         from tantivy import Occur, Query
@@ -114,19 +103,16 @@ def new_index(path: str | None, analyzer: Analyzer) -> tantivy.Index:
     return index
 
 
-def entry(document: Document) -> tantivy.Document:
-    """A document as it is written into an index."""
-    import tantivy
-
-    written = tantivy.Document()
-    written.add_text("doc_id", document.doc_id)
-    written.add_text("text", content(document))
-    return written
-
-
 def content(document: Document) -> str:
     """What is searched: title and text."""
     return plain(f"{document.title}\n{document.text}")
+
+
+def entry(document: Document) -> tantivy.Document:
+    """A document as it is written into an index."""
+    from tantivy import Document as Entry
+
+    return Entry(doc_id=document.doc_id, text=content(document))
 
 
 # An index on disk, made from a stream of documents in bounded memory; a build that was killed goes on. Beside its files
@@ -156,6 +142,8 @@ def stored(
     something else is replaced when the new one is whole, if it may be (`replaces`). Raises RunConflict for one that may
     not, UsageError when none can be made.
     """
+    import tantivy
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.held(path.with_name(path.name + ".lock"), path, "wait for it", wait=True):
@@ -164,9 +152,8 @@ def stored(
             engine = None if other else _engine(path, source, analyzer, "another folder, or remove it")
             if engine is None:
                 _build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
-                engine = _engine(path, source, analyzer, "")
-            if engine is None:
-                raise OSError("its files are damaged again")
+                index = tantivy.Index.open(str(path))
+                engine = TantivyEngine(index, analyzer, identity(analyzer, source[:12]))
             return engine
     except (OSError, ValueError) as error:
         raise UsageError(
@@ -176,17 +163,13 @@ def stored(
 
 
 def opened(stored_index: StoredIndex, analyzer: Analyzer) -> TantivyEngine:
-    """The engine of an index that was made before, whatever its size, in a moment.
+    """The engine of an index that was made before, in a moment.
 
-    Raises UsageError for one that is gone or damaged, RunConflict for one of something else, with the command that
-    makes it.
+    Raises UsageError for one that is gone or damaged, RunConflict for one of something else.
     """
-    path, command = stored_index.path, stored_index.command
-    if not (path / MANIFEST).is_file():
-        raise UsageError(f"the index {path} is gone.", f"{command}    makes it")
-    engine = _engine(path, stored_index.source, analyzer, f"remove it, then {command}")
-    if engine is None:
-        raise UsageError(f"the index {path} cannot be read: it is damaged.", f"remove it, then {command}")
+    path, hint = stored_index.path, f"remove it, then {stored_index.command}"
+    if (engine := _engine(path, stored_index.source, analyzer, hint)) is None:
+        raise UsageError(f"the index {path} is gone or damaged.", hint)
     return engine
 
 
@@ -197,13 +180,11 @@ def _engine(path: Path, source: str, analyzer: Analyzer, hint: str) -> TantivyEn
     manifest, plan = _manifest(path), _plan(source, analyzer)
     if manifest.get("schema") == SCHEMA:
         refuse_other(path, ((name, manifest.get(name), wanted) for name, wanted in plan.items()), hint)
-    try:
+    with suppress(OSError, ValueError):
         files.check(path)
-        if manifest != plan:
-            return None
-        return TantivyEngine(tantivy.Index.open(str(path)), analyzer, identity(analyzer, source[:12]))
-    except (OSError, ValueError):
-        return None
+        if manifest == plan:
+            return TantivyEngine(tantivy.Index.open(str(path)), analyzer, identity(analyzer, source[:12]))
+    return None
 
 
 def _plan(source: str, analyzer: Analyzer) -> dict[str, Any]:
@@ -299,11 +280,10 @@ def _of_no_server(*settings: object) -> None:
 
 
 class Bm25Index:
-    """The engine of these documents' index in `folder`, or in memory without one (None).
+    """The engine of these documents' index in `folder`, or in memory without one (None), made when it is searched.
 
-    `key` is the SHA-256 of the documents and of all that shapes an index; an index of the same key is used
-    again, one that is damaged is made anew. Several processes may share a folder. Searching raises UsageError
-    when the index cannot be made.
+    `key` is the SHA-256 of the documents and of all that shapes an index. Searching raises UsageError when the index
+    cannot be made.
     """
 
     def __init__(

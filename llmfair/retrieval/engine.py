@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from llmfair.errors import RunConflict, warn
 from llmfair.nouns import Document, Fill, StoredIndex
@@ -15,6 +15,7 @@ from llmfair.nouns import Document, Fill, StoredIndex
 if TYPE_CHECKING:
     import tantivy
 
+T = TypeVar("T")
 
 # How text becomes terms, of documents and of queries: letters and digits in lower case, with stems or without.
 
@@ -65,11 +66,30 @@ SHOWN_WAIT = 1.0
 """Seconds that whoever waits is told of."""
 
 
+SPARE = 50
+"""Documents fetched past the k-th, so that most ties are whole at once."""
+
+
 class Hit(NamedTuple):
     """A document that shares a word with the query, and its score."""
 
     doc_id: str
     score: float
+
+
+def best(
+    k: int, most: int, hits_of: Callable[[int], list[tuple[float, T]]], doc_id: Callable[[T], str]
+) -> list[Hit]:
+    """The best k of what an engine finds, ties by doc id, which engines have in the order of their segments.
+
+    `hits_of(n)`: the best n, best first, `most` of them at most, as score and what `doc_id` makes an id of.
+    """
+    fetched = min(k + SPARE, most)
+    while len(hits := hits_of(fetched)) == fetched < most and hits[-1][0] == hits[k - 1][0]:
+        fetched = min(4 * fetched, most)
+    least = min((score for score, _ in hits[:k]), default=0.0)
+    ranked = sorted((-score, doc_id(hit)) for score, hit in hits if score >= least)
+    return [Hit(name, -score) for score, name in ranked[:k]]
 
 
 class Engine(Protocol):
@@ -101,12 +121,8 @@ class Engine(Protocol):
 
 def refuse_other(index: object, facts: Iterable[tuple[str, object, object]], hint: str) -> None:
     """Raises RunConflict for an index that was made of something else: a fact by name, as it is and as it should be."""
-    differences = [
-        f"{name} is {str(there)[:12]}, not {str(wanted)[:12]}"
-        for name, there, wanted in facts
-        if there != wanted
-    ]
-    if differences:
+    others = ((name, str(there)[:12], str(wanted)[:12]) for name, there, wanted in facts if there != wanted)
+    if differences := [f"{name} is {there}, not {wanted}" for name, there, wanted in others]:
         raise RunConflict(f"the index {index} is another one: {', '.join(differences)}.", hint)
 
 

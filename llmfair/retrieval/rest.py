@@ -14,6 +14,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,8 +30,8 @@ from llmfair.io.files import decode, encode, field_of
 from llmfair.io.net import Client, RateLimited, ReplyTooLong, Retries, Transient, retry_after, server_of, wait
 from llmfair.nouns import Document, Fill
 from llmfair.registry import register
-from llmfair.retrieval.bm25 import K1, SPARE, B, content
-from llmfair.retrieval.engine import Analyzer, Engine, EngineOptions, Hit, Patience, refuse_other
+from llmfair.retrieval.bm25 import K1, B, content
+from llmfair.retrieval.engine import Analyzer, Engine, EngineOptions, Hit, Patience, best, refuse_other
 
 T = TypeVar("T")
 API_KEY, USER, PASSWORD = "LLMFAIR_SEARCH_API_KEY", "LLMFAIR_SEARCH_USER", "LLMFAIR_SEARCH_PASSWORD"
@@ -173,17 +174,18 @@ class SearchServer:
         of: type[T],
         body: Mapping[str, Any] | bytes | None = None,
         check: Callable[[T], None] = lambda answer: None,
-    ) -> T | None:
-        """The server's answer, of JSON this type; None for what it does not have (404). Bytes are lines of JSON.
+        absent: T | None = None,
+    ) -> T:
+        """The server's answer, of JSON this type; `absent` for what it does not have (404). Bytes are lines of JSON.
 
         `check` raises RateLimited or Transient for an answer that has to be asked for again. Raises UsageError for
-        what is no search server or answers in another form, MissingKey, Rejected for a request that it does not take,
-        and Unavailable when it answered nobody.
+        what is no search server, answers in another form or does not have that, MissingKey, Rejected for a request
+        that it does not take, and Unavailable when it answered nobody.
         """
         sent = body if isinstance(body, bytes | None) else encode(body)
         kind = {"content-type": "application/x-ndjson" if isinstance(body, bytes) else "application/json"}
 
-        def attempt(number: int) -> T | None:
+        def attempt(number: int) -> T:
             try:
                 reply = wait(self._client.ask(method, self._url + path, sent, {} if sent is None else kind))
             except ReplyTooLong:
@@ -191,8 +193,11 @@ class SearchServer:
                     f"{self.name} sends more than {LONGEST_REPLY >> 20} MB in one reply."
                 ) from None
             headers = {name.lower(): value for name, value in reply.headers.items()}
-            if (answer := self._read(reply.status, headers, reply.body)) is None:
-                return None
+            answer = self._read(reply.status, headers, reply.body)
+            if answer is None and absent is not None:
+                return absent
+            if answer is None:
+                raise UsageError(f"the index was removed from {self.name}.", "fill it again")
             try:
                 typed = msgspec.convert(answer, of)
             except (ValueError, RecursionError) as error:
@@ -204,15 +209,15 @@ class SearchServer:
         return self._retries.persist(attempt, self._patience.waits)
 
     def _read(self, status: int, headers: Mapping[str, str], reply: bytes) -> dict[str, Any] | None:
+        """The object that a reply holds, without secrets; None of what the server does not have."""
         if status == 429:
             limited = RateLimited(retry_after(headers, time.time()))
             limited.cause = f"{self.name} limits the rate (429)"
             raise limited
-        try:
-            decoded = decode(self._hide(reply.decode("utf-8-sig", "surrogatepass")))
-        except (ValueError, RecursionError):
-            decoded = None
-        answer = decoded if isinstance(decoded, dict) else None
+        answer: Any = None
+        with suppress(ValueError, RecursionError):
+            answer = decode(self._hide(reply.decode("utf-8-sig", "surrogatepass")))
+        answer = answer if isinstance(answer, dict) else None
         says = f"{self.name} answers {status}{self.quote(answer and answer.get('error'))}"
         if status in PASSING:
             raise Transient(says, retry_after(headers, time.time()))
@@ -247,24 +252,18 @@ class SearchServer:
         words = self._hide_quoted(" ".join(str(error or "").split()))
         return f": {words[:LONGEST_QUOTE].rstrip('.')}" if words else ""
 
-    def present(self, answer: T | None) -> T:
-        """The answer about an index that was there. Raises UsageError where it is not any more."""
-        if answer is None:
-            raise UsageError(f"the index was removed from {self.name}.", "fill it again")
-        return answer
-
     def count(self, index: str) -> int:
         """How many documents of an index can be found."""
-        return self.present(self.ask("GET", f"/{index}/_count", CountReply)).count
+        return self.ask("GET", f"/{index}/_count", CountReply).count
 
     def describe(self, index: str) -> IndexFacts | None:
         """What an index is; None where there is none. Raises UsageError for a name of several."""
-        answer = self.ask("GET", f"/{index}", dict[str, IndexFacts])
-        if answer and len(answer) > 1:
+        answer = self.ask("GET", f"/{index}", dict[str, IndexFacts], absent={})
+        if len(answer) > 1:
             raise UsageError(
                 f"'{index}' on {self.name} is several indexes, which count words apart.", "name one of them"
             )
-        return None if answer is None else next(iter(answer.values()), IndexFacts())
+        return next(iter(answer.values()), None)
 
 
 class SearchEngines:
@@ -320,11 +319,7 @@ class SearchEngines:
     def _fill(
         self, server: SearchServer, index: str, documents: Iterable[Document], source: str, analyzer: Analyzer
     ) -> None:
-        """Goes on with an index that was begun; one that is whole is left as it is.
-
-        Raises UsageError for an index that is not ours, RunConflict for one of other documents or another analyzer,
-        LlmfairError for a document that the server does not take.
-        """
+        """Goes on with an index that was begun; one that is whole is left as it is."""
         where, meta = f"{self.name}:{index}", {"source": source, "tokenizer": analyzer.tokenizer}
 
         def check(bulk: BulkReply) -> None:
@@ -377,11 +372,12 @@ class SearchEngines:
                 f"--engine {self.name}:pages    in lower case",
             )
         server = SearchServer(url, self.name, patience or Patience())
-        if (answer := server.ask("GET", "/", ServerReply)) is None:
+        version = server.ask("GET", "/", ServerReply, absent=ServerReply(Version("", ""))).version
+        if not version.distribution:
             raise server.odd("404 for its address")
-        if (kind := answer.version.distribution) != self.name:
+        if (kind := version.distribution) != self.name:
             raise UsageError(f"{server.name} is {kind}, and not {self.name}.", f"--engine {kind}:{index}")
-        return server, answer.version.number
+        return server, version.number
 
 
 for _kind in ("elasticsearch", "opensearch"):
@@ -409,18 +405,13 @@ class RestEngine:
             return []
         if k > WINDOW:
             raise UsageError(f"a server finds {WINDOW:,} documents at most, not {k:,}.", f"--depth {WINDOW}")
-        fetched = min(k + SPARE, WINDOW)
-        while True:
-            hits = self._hits({"bool": {"should": wanted}}, fetched)
-            if len(hits) < fetched or fetched == WINDOW or hits[-1].score < hits[k - 1].score:
-                return sorted(hits, key=lambda hit: (-hit.score, hit.doc_id))[:k]
-            fetched = min(4 * fetched, WINDOW)  # a server has ties in the order of its segments
+        return best(k, WINDOW, lambda n: self._hits({"bool": {"should": wanted}}, n), str)
 
     def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
         scores, left = dict[str, float](), iter(doc_ids)
         while some := list(islice(left, WINDOW)):
             among = {"filter": [{"ids": {"values": some}}], "should": self._words(text)}
-            scores.update(self._hits({"bool": among}, len(some)))
+            scores |= {doc_id: score for score, doc_id in self._hits({"bool": among}, len(some))}
         if missing := next((doc_id for doc_id in doc_ids if doc_id not in scores), None):
             raise Missing(f"the index on {self.server.name} has no document '{missing}'.", "fill it again")
         return {doc_id: scores[doc_id] for doc_id in doc_ids}
@@ -432,7 +423,7 @@ class RestEngine:
         fields = self.fields if words.strip() else ()
         return [{"match": {field: {"query": words, **heavier}}} for field in fields]
 
-    def _hits(self, query: Mapping[str, Any], size: int) -> list[Hit]:
+    def _hits(self, query: Mapping[str, Any], size: int) -> list[tuple[float, str]]:
         def check(answer: SearchReply) -> None:
             if answer.timed_out or answer.shards.failed:
                 raise Transient(f"{self.server.name} searched a part of the index only")
@@ -441,8 +432,8 @@ class RestEngine:
                 raise self.server.odd(f"it has more than {size:,} hits, or one twice")
 
         body = {"size": size, "_source": False, "track_total_hits": False, "query": query}
-        answer = self.server.present(self.server.ask("POST", self.path, SearchReply, body, check))
-        return [Hit(hit.doc_id, hit.score or 0.0) for hit in answer.hits.hits]
+        answer = self.server.ask("POST", self.path, SearchReply, body, check)
+        return [(hit.score or 0.0, hit.doc_id) for hit in answer.hits.hits]
 
 
 class Missing(UsageError, KeyError):
@@ -451,10 +442,8 @@ class Missing(UsageError, KeyError):
 
 def _refuse_other(where: str, there: IndexSource, source: str | None, analyzer: Analyzer) -> None:
     """Raises RunConflict for an index of other documents, or of another analyzer."""
-    sources = "source", there.source, source or there.source
-    refuse_other(
-        where, (sources, ("tokenizer", there.tokenizer, analyzer.tokenizer)), "the name of a new index"
-    )
+    tokenizers, sources = (there.tokenizer, analyzer.tokenizer), (there.source, source or there.source)
+    refuse_other(where, (("source", *sources), ("tokenizer", *tokenizers)), "the name of a new index")
 
 
 def _batches(documents: Iterable[Document], analyzer: Analyzer) -> Iterator[list[bytes]]:

@@ -324,11 +324,6 @@ def test_what_cannot_be_gone_on_with_begins_anew() -> None:
     assert stored(PATH, documents(300), "a" * 64, ENGLISH).count() == 300
 
 
-def test_an_index_that_stands_needs_no_documents() -> None:
-    made = stored(PATH, documents(300), "a" * 64, ENGLISH)
-    assert found(stored(PATH, documents(300, fail_at=0), "a" * 64, ENGLISH)) == found(made)
-
-
 @pytest.mark.whole
 def test_a_copy_is_as_good_and_a_damaged_one_is_made_anew(tmp_path: Path) -> None:
     made = stored(PATH, documents(300), "a" * 64, ENGLISH)

@@ -17,8 +17,7 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.lists import engine_of, filling
 from llmfair.audits.refine.design import make_refine_design
 from llmfair.audits.refine.settings import RefineSettings
-from llmfair.datasets.base import load_dataset
-from llmfair.datasets.collection import Collection
+from llmfair.datasets.base import Collection, load_dataset
 from llmfair.errors import (
     BackendError,
     LlmfairError,
@@ -70,14 +69,8 @@ def fill(url: str, given: Iterable[Document], engine: str = "opensearch:pages", 
 
 
 def options(url: str, **given: Any) -> EngineOptions:
-    asked: dict[str, Any] = {
-        "collection": "c",
-        "documents": {},
-        "analyzer": ENGLISH,
-        "cache": Path(),
-        "index": "pages",
-    }
-    return EngineOptions(**asked | {"url": url} | given)
+    asked: dict[str, Any] = {"collection": "c", "documents": {}, "analyzer": ENGLISH, "cache": Path()}
+    return EngineOptions(**asked | {"index": "pages", "url": url} | given)
 
 
 def opened(url: str, kind: str = "opensearch", **given: Any) -> Engine:
@@ -194,10 +187,8 @@ def test_an_index_that_somebody_else_made_is_searched_by_its_own_fields(start: S
     assert "title, title.raw, body.plain" in told.value.hint
     engine = opened(server.url, fields=("title", "body.plain"))
     assert [hit.doc_id for hit in engine.search("red", 5)] == ["a", "b"]
-    assert [hit.doc_id for hit in engine.search("Fishes", 5)] == [
-        "b",
-        "a",
-    ]  # its own analyzer: ours cuts endings
+    # its own analyzer: ours cuts endings
+    assert [hit.doc_id for hit in engine.search("Fishes", 5)] == ["b", "a"]
     before = len(server.documents["pages"]), server.asked("PUT", "")
     with pytest.raises(UsageError, match="was not filled by llmfair"):
         fill(server.url, documents(3))
@@ -208,6 +199,9 @@ def test_an_index_that_somebody_else_made_is_searched_by_its_own_fields(start: S
 
 
 # What goes wrong
+
+
+CLAUSES = b'{"error": {"root_cause": [{"reason": "too many\\n clauses."}]}}'
 
 
 def test_what_passes_is_asked_again(start: Start) -> None:
@@ -239,17 +233,9 @@ def test_what_does_not_pass_is_said(start: Start) -> None:
         (Fault("", 200, HTML), UsageError, "odd: 200 with what is no JSON object"),
         (Fault("", 404), UsageError, "the index was removed"),
         (Fault("", 403), MissingKey, r"does not accept the key, or asks for one \(403\)"),
-        (
-            Fault("", 400, b'{"error": {"root_cause": [{"reason": "too many\\n clauses."}]}}'),
-            Rejected,
-            "answers 400: too many clauses",
-        ),
-        (
-            Fault("", 301, b"", {"Location": f"http://user:{KEY}@plain.example:80/?q"}),
-            UsageError,
-            "redirects, which is not followed",
-        ),
-    ):
+        (Fault("", 400, CLAUSES), Rejected, "answers 400: too many clauses"),
+        (Fault("", 301, b"", {"Location": f"http://user:{KEY}@plain.example:80/?q"}), UsageError, "redirects, which is"),
+    ):  # fmt: skip
         server.faults = [fault]
         with pytest.raises(error, match=says) as told:
             engine.search("alike", 5)
@@ -344,21 +330,12 @@ REFINE = ("refine", "-d", f"{NAME}/gender", "--max-iterations", "1", "-q", "--no
 CALM = Patience(20.0, retries=0, max_wait=0.5, outage=0.0)
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 ROOT = {"version": {"number": "3.8.0", "distribution": "opensearch"}}
-INDEX = {
-    "pages": {
-        "settings": {"index": {"uuid": "u", "number_of_shards": "1"}},
-        "mappings": {
-            "_meta": {},
-            "properties": {"title": {"type": "text", "fields": {"raw": {"type": "keyword"}}}},
-        },
-    }
-}
+PROPERTIES = {"title": {"type": "text", "fields": {"raw": {"type": "keyword"}}}}
+SETTINGS = {"index": {"uuid": "u", "number_of_shards": "1"}}
+INDEX = {"pages": {"settings": SETTINGS, "mappings": {"_meta": {}, "properties": PROPERTIES}}}
 COUNT = {"count": 2}
-FOUND = {
-    "timed_out": False,
-    "_shards": {"failed": 0},
-    "hits": {"hits": [{"_id": "a", "_score": 1.5}, {"_id": "b", "_score": 1.0}]},
-}
+HITS = [{"_id": "a", "_score": 1.5}, {"_id": "b", "_score": 1.0}]
+FOUND = {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": HITS}}
 ANSWERS: dict[str, dict[str, Any]] = {"/": ROOT, "/pages": INDEX, "/_count": COUNT, "/_search": FOUND}
 
 
@@ -421,23 +398,7 @@ def with_odd(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return value
 
 
-ODD: list[Any] = [
-    None,
-    True,
-    -5,
-    1e400,
-    float("nan"),
-    10**30,
-    "abc",
-    "",
-    "\ud800",
-    "x" * 10_000,
-    [],
-    [5],
-    {},
-    {"x": {}},
-    ...,
-]
+ODD: list[Any] = [None, True, -5, 1e400, float("nan"), 10**30, "abc", "", "\ud800", "x" * 10_000, [], [5], {}, {"x": {}}, ...]  # fmt: skip
 
 
 @pytest.mark.whole
