@@ -220,33 +220,31 @@ def stored_frame(table: Any) -> str:
 # Sets of the Hugging Face hub, or of a folder as the datasets package reads it: `hf:ORG/NAME[:split]`
 
 
-def hub_table(name: str, options: DataOptions) -> OwnData:
-    """A dataset of the hub by its name with the prefix; of several splits one has to be named."""
-    rows = enumerate(_split(name), start=1)
-    return read_table(name, Path(name), lambda _: rows, options, files.stored(Path(ATTRIBUTES)))
-
-
 @files.usual()
-def _split(name: str) -> Any:
-    """The rows of one split. Raises MissingExtra, and UsageError for what there is not."""
+def hub_table(name: str, options: DataOptions) -> OwnData:
+    """A dataset of the hub by its name with the prefix; of several splits one has to be named.
+
+    Raises MissingExtra, and UsageError for what there is not.
+    """
     try:
         from datasets import load_dataset
     except ImportError:
         raise MissingExtra("the datasets package is not installed.", "pip install 'llmfair[hub]'") from None
     source, _, split = name.removeprefix(PREFIX).partition(":")
     try:
-        dataset = load_dataset(source, split=split or None)
+        rows = load_dataset(source, split=split or None)
     except Exception as error:  # of the hub, of the network, or of the file's own form
         raise UsageError(
             f"{name}: {line_of(error)}", "hf:ORG/NAME[:split], as datasets.load_dataset takes them"
         ) from None
-    if split or not hasattr(dataset, "keys"):
-        return dataset
-    if len(dataset) > 1:
-        raise UsageError(
-            f"{name} has several splits.", f"name one: {', '.join(f'{name}:{part}' for part in dataset)}"
-        )
-    return next(iter(dataset.values()))
+    if not split and hasattr(rows, "keys"):
+        if len(rows) > 1:
+            parts = ", ".join(f"{name}:{part}" for part in rows)
+            raise UsageError(f"{name} has several splits.", f"name one: {parts}")
+        (rows,) = rows.values()
+    return read_table(
+        name, Path(name), lambda _: enumerate(rows, start=1), options, files.stored(Path(ATTRIBUTES))
+    )
 
 
 # Collections of ir_datasets, `irds:beir/scifact/test`: groups from a file, lists from a run or from BM25
