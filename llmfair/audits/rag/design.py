@@ -464,9 +464,7 @@ def scores_of(retriever: ScoringRanker, dataset: QuestionSet, queries: Sequence[
     identity = f"{retriever.identity} {questions_sha256(dataset, queries)}"
     path = cache_folder() / "scores" / f"{sha256(identity.encode()).hexdigest()[:32]}.json"
     if retriever.costly:
-        with suppress(
-            OSError, ValueError, LookupError, TypeError, AttributeError
-        ):  # there are none, or they are damaged
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # none, or damaged
             stored = {name: np.array(of, np.float64) for name, of in json.loads(files.content(path)).items()}
             if all(stored[name].shape == (len(of.documents),) for name, of in lists.items()):
                 return {name: stored[name] for name in lists}
