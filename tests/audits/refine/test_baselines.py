@@ -64,8 +64,8 @@ def test_so_is_one_with_an_encoder_which_learns_of_the_target_from_other_topics(
         made = reranked(Path("run"), spec, "-d", "refine-sample")
         first, ordered = (Path(f"run/rankings/{of}.run").read_bytes() for of in ("bm25", name))
         assert made == ordered != first
-    told = {name: of["target_known"] for name, of in results("run")["design"]["factors"].items()}
-    assert (told["dlf-like"], told["sbert"]) == ("training topics", "no")
+    sources = {name: of["target_known"] for name, of in results("run")["design"]["factors"].items()}
+    assert (sources["dlf-like"], sources["sbert"]) == ("training topics", "no")
     refined, final = (Path(f"run/rankings/{name}.run").read_text().split() for name in ("refined", "fair-qr"))
     assert refined != final and {*refined[2::6]} == {*final[2::6]}, "an encoder orders the last page"
 
