@@ -196,11 +196,9 @@ def _outputs(
 def _rankings(design: RagDesign, retriever: str) -> Iterator[Ranking]:
     """All items of every query, best first."""
     for query in design.queries:
-        best, items = (
-            np.argsort(-design.scores[retriever][query.query_id], kind="stable"),
-            design.items(query),
-        )
-        yield Ranking(query.query_id, tuple(items[place].doc_id for place in best.tolist()))
+        scores, items = design.scores[retriever][query.query_id], design.items(query)
+        best = np.argsort(-scores, kind="stable").tolist()
+        yield Ranking(query.query_id, tuple(items[place].doc_id for place in best))
 
 
 def _samples(design: RagDesign, queries: Answered, condition: Condition) -> Iterator[tuple[object, ...]]:
@@ -251,9 +249,8 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
     observations: dict[str, list[Retrieved]] = {of.name: [] for of in conditions}
     for query_id, by_retriever in scores.items():
         doc_ids = tuple(next(iter(by_retriever.values())))  # their order is what ties and draws go by
-        grades = (labels or {}).get(
-            query_id, dict.fromkeys(doc_ids, (0, 0))
-        )  # not answered yet: none is useful
+        unlabelled = dict.fromkeys(doc_ids, (0, 0))  # as all are of a query that is not answered yet
+        grades = (labels or {}).get(query_id, unlabelled)
         items = [grades.keys(), *(by_item.keys() for by_item in by_retriever.values())]
         if by_retriever.keys() != retrievers or any(names != {*doc_ids} for names in items):
             continue  # one that the files contradict each other on counts as lost
@@ -352,9 +349,8 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RunMea
         measures=[*map(str, measures)], conditions={condition: ScoreFacts(queries=len(queries))},
         undefined=undefined_counts(columns), findings={}, family=Family(0, None),
     )  # fmt: skip
-    return RunMeasurement(
-        facts, summarise(columns, Inference(level=settings.level, ci=settings.ci)), [Key(condition)]
-    )
+    rows = summarise(columns, Inference(level=settings.level, ci=settings.ci))
+    return RunMeasurement(facts, rows, [Key(condition)])
 
 
 # What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha. Kim &
