@@ -123,8 +123,7 @@ def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
             query_id=query.query_id, attribute=design.attribute.name, iteration=step.iteration,
             query=refined_text(query, step.added), original=query.text, added=step.added, new=step.new,
             subgroup=step.subgroup, target=topic.target, current=page.shares if page.doc_ids else {},
-            objective=page.objective, attained=topic.stopping.attained, accepted=step.accepted,
-            measures=values,
+            objective=page.objective, attained=topic.stopping.attained, measures=values, accepted=step.accepted,
             stop=str(refined.stop) if last else None, n=len(page.doc_ids), doc_ids=page.doc_ids,
             replies=[TrailReply(of.text, str(of.read.reply_class), of.read.parsed_by) for of in step.replies],
         )  # fmt: skip
