@@ -311,6 +311,10 @@ class Refined:
         """The round whose page was kept."""
         return next(round_ for round_ in reversed(self.rounds) if round_.accepted)
 
+    @property
+    def replies(self) -> list[Reply]:
+        return [reply for round_ in self.rounds for reply in round_.replies]
+
 
 @dataclass(frozen=True)
 class FairQr:
