@@ -51,6 +51,7 @@ class Prompt:
     """
 
     id: str
+    source: str
     file: str
     sha256: str
     text: str
@@ -201,7 +202,8 @@ def _read(path: Path, label: str) -> Prompt:
         for name, wording in (file.variants or {"": "{variant}"}).items()
     }
     of_items = texts.get("passage", ""), file.join, file.budget, file.hypothesis
-    prompt = Prompt(file.id, label, hashlib.sha256(content).hexdigest(), text, variants, *of_items)
+    digest = hashlib.sha256(content).hexdigest()
+    prompt = Prompt(file.id, file.source.strip(), label, digest, text, variants, *of_items)
     used = _names(prompt.passage).union(*map(_names_in, variants.values()))
     listing = [turn for turn in file.turns if turn.each and ALL_PASSAGES in _names(turn.text)]
     if listing or (ALL_PASSAGES in used and file.passage is None):

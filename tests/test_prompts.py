@@ -43,7 +43,7 @@ def test_the_shipped_prompts_are_listed_and_load() -> None:
     assert "listwise" in prompt_names()
     for name in prompt_names():
         prompt = load_prompt(name)
-        assert prompt.id == name
+        assert prompt.id == name and prompt.source
 
 
 def test_a_prompt_is_known_by_the_sha256_of_its_bytes(tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ class FairQr:
                 stop = Stop.NO_UNDERREPRESENTED_GROUP if none else Stop.UNKNOWN_UNDERREPRESENTED
                 break
             chats = [self.chat(topic, best, subgroup)]
-            (replies,) = yield from readings_of(chats, "retry", self._replies, _unreadable)
+            (replies,) = yield from readings_of(chats, "retry", self._replies, _is_bad)
             read = replies[-1].read
             added = (*(best.added if self.keep == "added" else ()), *read.words)
             tried = Round(len(rounds), added, Page(), False, subgroup, read.words, replies)
@@ -391,7 +391,7 @@ class FairQr:
         return Chat(self.prompt.render(values, self.form), Text(), about=about)
 
 
-def _unreadable(replies: Sequence[Reply]) -> bool:
+def _is_bad(replies: Sequence[Reply]) -> bool:
     return not replies[-1].read.readable
 
 
