@@ -51,7 +51,6 @@ def jensen_shannon(p: Floats, q: Floats) -> float:
 
 
 UNITS = {"e": 1.0, "2": math.log(2)}
-"""What logarithms are divided by, by their base."""
 
 
 def _mean(

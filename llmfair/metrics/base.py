@@ -367,7 +367,6 @@ WHOLE_NUMBER = whole(None, LONGEST_LIST)
 Allowed = tuple[str, ...] | Free | None
 """A parameter's words, the first the default (a lone one must be written); Free; or None: a whole number from 1."""
 Declared = Mapping[str, Allowed]
-"""By parameter what it takes."""
 BARE = r"[^\s,'\"{}()=]+"
 _ASSIGNMENT = re.compile(rf"\s*(\w+)\s*=\s*(\{{[^{{}}]*\}}|'[^']*'|\"[^\"]*\"|{BARE})\s*(?:,|$)")
 
@@ -620,9 +619,6 @@ def _quoted(value: str) -> str:
     if re.fullmatch(rf"{BARE}|\{{[^{{}}]*\}}", value):
         return value
     return f'"{value}"' if "'" in value else f"'{value}'"
-
-
-# Measures of all queries: a column of values for each measure, condition and group.
 
 
 @dataclass(frozen=True, slots=True)

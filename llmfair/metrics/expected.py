@@ -22,9 +22,6 @@ from numpy.typing import ArrayLike
 
 from llmfair.metrics.base import Convention, Flags, Floats, Judged, Undefined, Values, measure
 
-# What measures of retrieval-augmented generation read: what a policy shows, what it showed, what was made of it.
-
-
 CERTAIN = 1e-12
 """Exposures this close to 0 or 1 are never, or always; bounds this close are one number."""
 

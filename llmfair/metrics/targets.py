@@ -29,9 +29,6 @@ UNKNOWN = "@UNKNOWN"
 TARGETS = ("empirical", "trec2021", "trec2022", "uniform")
 
 
-# Parameters of every measure of this kind
-
-
 def _target(text: str) -> str:
     if text not in TARGETS and not re.search(r"[./]", text):  # else a mistyped word would be a missing file
         raise ValueError(text)
@@ -60,9 +57,6 @@ IMPLIES = {
     ("target", "trec2022"): ("unknown", "keep"),
     ("target", "uniform"): ("unknown", "drop"),
 }
-
-
-# Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +129,6 @@ def _background(groups: Groups, attribute: Attribute) -> Mapping[str, float] | N
     """The first background that has every group of the documents: one per way of naming the groups."""
     names = _of_documents(groups, attribute)
     return next((shares for shares in attribute.backgrounds if names <= shares.keys()), None)
-
-
-# Targets
 
 
 def target_shares(judged: Judged, spread: Cells, target: str, membership: str) -> Floats | Undefined:

@@ -22,8 +22,6 @@ from llmfair.metrics.base import (
 )
 from llmfair.nouns import Side
 
-# Measures of ir_measures
-
 TREC_EVAL = "as trec_eval computes it"
 SAID = {
     "P": "Share of k that the relevant items among the first k are, however short the list",
@@ -140,9 +138,6 @@ def _evaluator(exact: Any, query_id: str, relevance: Mapping[str, int] | tuple[t
 
     rows = relevance.items() if isinstance(relevance, Mapping) else relevance
     return ir_measures.pytrec_eval.evaluator([exact], {query_id: dict(rows)})
-
-
-# Measures of our own
 
 
 @measure(

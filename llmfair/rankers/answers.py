@@ -174,7 +174,6 @@ _UNSURE = re.compile(
 )
 _DENIED = re.compile(r"[\s)]*(?:\?|(?:is|are|would be) (?:not|wrong|false|incorrect|un\w+)\b)", re.IGNORECASE)
 _NEAR = 200
-"""Characters before and behind numbers that tell what they are."""
 _BEST = r"(?:best|most|highest|high|top|strongest)"
 _WORST = r"(?:worst|least|lowest|low|bottom|weakest)"
 _FROM_TO = r"\b{}\b(?:[ _-]\w+){{0,2}}(?:[ _-]*to[ _-]+(?:the[ _-])?|[ \t]*(?:[→>–—-]|->)+[ \t]*){}\b"
@@ -515,12 +514,10 @@ _CANNOT_ELSEWHERE = (
     r"je (?:ne (?:peux|puis)|suis désolé)|je regrette|désolée?|lo siento|no puedo|lamento|es tut mir leid|leider|"
     r"ich kann\b[^.!?:\n]{0,80}\bnicht|(?:я )?не могу|извините|к сожалению|мне жаль"
 )
-"""How refusals begin in other languages: the commonest."""
 _BUT = r"\b(?:but|however|nevertheless|nonetheless|still|instead|so|mais|pero|aber|but)\b|(?:但|不过|でも|しかし|но )"
 REFUSAL = re.compile(
     rf"\W{{0,9}}(?:(?:{_SORRY}\W{{1,9}})?(?:but )?(?:{_AS_AI}|{_CANNOT})|{_CANNOT_ELSEWHERE})", re.IGNORECASE
 )
-"""How a refusal begins."""
 _CLAUSE = re.compile(
     r"[.!?;:,。\n](?:(?<!,)\W{0,9}|(?=\s?(?:but|however|so)\b))(?:\s?(?:but|however|so)\b\W{1,9})?"
 )

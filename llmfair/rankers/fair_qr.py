@@ -23,7 +23,7 @@ from llmfair.nouns import Chat, Completion, Finish, Query, Steps, Text
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import BY_FINISH, REFUSAL, unescaped
 from llmfair.rankers.listwise import readings_of
-from llmfair.rankers.passages import clean
+from llmfair.rankers.passages import WHOLE, clean
 
 # Keywords are taken from where a reply sets them apart, else what models say about them ("Here is a list of …") would
 # be searched: JSON, a fence, a list, behind a label, in quotes, or its last line. What is searched are words alone.
@@ -81,7 +81,6 @@ _NONE = re.compile(
 _KEYS = re.compile("keyword", re.IGNORECASE), re.compile("term|word|phrase|synonym|quer", re.IGNORECASE)
 """What an object calls its keywords, the surest first."""
 _BEGINNING = 100
-"""Characters of a reply in which a refusal shows."""
 
 
 def read_keywords(completion: Completion, query: str, plain: bool = False) -> Keywords:
@@ -194,8 +193,6 @@ UNKNOWN_IN_PROMPT = "Unknown"
 """What the prompt calls the group of documents without a known one."""
 ROUNDING = 1e-9
 """What is nearer than this is equal: the same shares in another order of documents or groups differ by less."""
-WHOLE = 1_000_000
-"""More words than any query has."""
 
 
 class Stop(StrEnum):

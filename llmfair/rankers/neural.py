@@ -80,7 +80,6 @@ def _plain(text: str, tokenizer: Any) -> str:
 QUERY_TOKENS = 64
 TOKENS = 512
 ARGUMENTS: Mapping[str, Any] = {"device": "auto", "dtype": "auto", "batch_tokens": 16_384}
-"""What `--backend-arg` takes, with the defaults."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from llmfair.nouns import Document
 Input = Literal["title", "text"]
 UNTITLED = "(untitled)"
 WORDS = 300  # as RankGPT cuts its passages (Sun et al. 2023)
+WHOLE = 1_000_000  # more words than any text has
 
 # Control characters, bidi embeddings, overrides and isolates, and lone surrogates, which cannot be encoded.
 # Line separators are white space anyway.

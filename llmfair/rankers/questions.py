@@ -23,7 +23,6 @@ Margins = Literal["none", "welcome", "needed"]
 """What a form makes of the log-probabilities of labels, where a backend has them."""
 MOST_LABELS = len(ascii_uppercase)
 OFFERED = frozenset({"query", "k", "title", "n"})
-"""Placeholders of every question's prompt."""
 YES, NO = "Yes", "No"
 OUT_OF_SIGHT = -50.0
 """The log-probability that stands for that of a label which is not among the alternatives."""

@@ -23,12 +23,11 @@ from llmfair.metrics.texts import EMPTY, cleaned
 from llmfair.nouns import LABEL, Chat, Completion, Document, Finish, Labels, Message, Query, Steps, Text
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import undressed
-from llmfair.rankers.passages import clean, passage
+from llmfair.rankers.passages import WHOLE, clean, passage
 
 T = TypeVar("T")
 
 Shown = tuple[str, ...]
-"""The doc_ids that a generator is shown, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +145,6 @@ LEAST = 64
 """A context with room for less is none."""
 UNSET = 1_000_000
 """A tokenizer without a context says that it is larger than this."""
-WHOLE = 1_000_000
-"""More words than any item has."""
 _TOO_LONG = "sequence-length-is-longer-than-the-specified-maximum"
 BARE, ITEMS, SPLIT = "bare", "items", "split"
 _OF_ITEM = frozenset({"k", "item", "title", "text", LABEL})
@@ -301,7 +298,6 @@ class Fitting:
 
 ANSWERS = Labels(("yes", "no"))
 Pair = tuple[str, str]
-"""A doc_id, and what an output says."""
 _BRACKETS = str.maketrans("", "", "[]()")
 _SAID = re.compile(
     r"(?:(?:(?:the|my|final)\s+)*answer(?:\s*:|\s+is)\s*)?(?:(yes|true)|no|false)"
