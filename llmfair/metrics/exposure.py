@@ -49,12 +49,8 @@ def _compared(judged: Judged, unknown: str, stratum: str) -> tuple[Flags, Flags]
     return protected & inside, unprotected & inside
 
 
-def exposures(judged: Judged) -> Floats:
+def exposures(judged: Judged, cutoff: int | None = None) -> Floats:
     """Exposure of every candidate, averaged over the query's runs; shape (n,) [A Eq. 1]."""
-    return _mean_exposures(judged, None)
-
-
-def _mean_exposures(judged: Judged, cutoff: int | None) -> Floats:
     everyone = np.ones(len(judged.doc_ids), bool)
     mean: Floats = _exposures(judged, cutoff, "append", everyone, "log").mean(axis=0)
     return mean
@@ -97,11 +93,11 @@ def exposure(judged: Judged, cutoff: int | None, log: str) -> Values:
     if not judged.rankings:
         return dict.fromkeys(Side, Undefined("not_ranked"))
     sides = _compared(judged, "keep", "none")
-    exposures, absent = _mean_exposures(judged, cutoff), _absent(*sides)
+    mean, absent = exposures(judged, cutoff), _absent(*sides)
     if log == "2":
-        exposures *= np.log(2)
+        mean *= np.log(2)
     return {
-        side: float(exposures[members].mean()) if members.any() else absent or Undefined("no_group")
+        side: float(mean[members].mean()) if members.any() else absent or Undefined("no_group")
         for side, members in zip(Side, sides, strict=True)
     }
 
