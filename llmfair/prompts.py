@@ -135,6 +135,9 @@ def load_prompt(name_or_file: str | Path, task: str = "") -> Prompt:
         return _read(Path(name_or_file), str(name_or_file))
     all_names, of_task = prompt_names(), wordings(task)
     name = of_task.get(str(name_or_file), str(name_or_file))
+    if name in WORDINGS:
+        prompts = [of_it[name] for task in all_names if (of_it := wordings(task))]
+        raise UsageError(f"'{name}' is a prompt of several tasks.", f"choose {' or '.join(prompts)}")
     if name not in all_names:
         raise UsageError(
             f"no prompt '{name}'.{did_you_mean(name, [*of_task, *all_names])}",

@@ -132,8 +132,11 @@ def test_a_task_has_a_prompt_for_items_of_any_sort_and_the_papers(task: str) -> 
     assert wording_of("mine.toml", task) == "mine.toml"
 
 
-def test_a_wording_is_of_its_task() -> None:
+def test_a_wording_without_its_task_is_several_prompts() -> None:
     assert wordings("neural") == {}
+    with pytest.raises(UsageError, match="'general' is a prompt of several tasks") as raised:
+        load_prompt("general")
+    assert raised.value.hint == "choose listwise-general or pairwise-general"
     with pytest.raises(UsageError, match=r"no prompt 'genral'\. Did you mean 'general'\?"):
         load_prompt("genral", "listwise")
 

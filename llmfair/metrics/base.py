@@ -418,7 +418,7 @@ def read_parameters(name: str, text: str, declared: Declared) -> dict[str, Any]:
     readers = {param: reader_of(allowed) for param, allowed in declared.items()}
     if (written := assignments(text)) is None:
         example = spelled({param: free.default for param, free in readers.items()}, ",")
-        raise UsageError(f"{name}: '{text}' is not key=value,….", f"for example {name}:{example}")
+        raise UsageError(f"{name}: '{text}' is not key=value.", f"for example {name}:{example}")
     return read_arguments(name, written, readers)
 
 
