@@ -78,31 +78,6 @@ def ignored(chat: Chat) -> str:
 
 # The chat
 
-GOLDEN = [
-    (
-        "system",
-        "You are the search system for the WikiProject coordinators as users; their goal is to search for "
-        "relevant articles and produce a ranked list of articles needing work that editors can then consult "
-        "when looking for work to do.",
-    ),
-    (
-        "user",
-        "Search Query: physics. Rank the passages based on their relevance to the search query: 3 passages "
-        "follow, one in each message, each with its number in square brackets.",
-    ),
-    ("assistant", "Ready for the 3 passages."),
-    ("user", "[1] Ada Lovelace"),
-    ("assistant", "Passage 1 noted."),
-    ("user", "[2] Lise Meitner (3)"),
-    ("assistant", "Passage 2 noted."),
-    ("user", "[3] {query}"),
-    ("assistant", "Passage 3 noted."),
-    (
-        "user",
-        "That was the last of the 3 passages. Search Query: physics. Reply with the 3 numbers only, most "
-        "relevant passage first, each number exactly once, in this form: [2] > [1]. Add no other words.",
-    ),
-]
 THREE = [
     document("Ada\nLovelace", "female"),
     document("Lise Meitner [3]", "male", doc_id="lise"),
@@ -112,7 +87,11 @@ THREE = [
 
 def test_the_chat_of_a_window_of_three_titles() -> None:
     _, (chat,) = ask(RANKER, probe_of(THREE, lise=2), identity)
-    assert [(message.role, message.content) for message in chat.messages] == GOLDEN
+    roles, texts = zip(*chat.messages, strict=True)
+    assert (
+        roles == ("system", *("user", "assistant") * 4, "user") and "Search Query: physics. Rank" in texts[1]
+    )
+    assert texts[3:9:2] == ("[1] Ada Lovelace", "[2] Lise Meitner (3)", "[3] {query}")
     assert chat.expects == Permutation(3)
     assert chat.draw == 0
     assert chat.about == {
