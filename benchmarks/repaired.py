@@ -95,6 +95,7 @@ def audit(row: Row, rng: np.random.Generator) -> Audit:
     offset = float(np.median(np.concatenate([preference(margins) for margins in base])))
     free = [margins - offset * np.array([1, -1]) for margins in base]
     gates = safeguards_of(*map(figures, (base, free, adapter)))
+    assert gates["consistency"].value is not None and gates["first_slot"].value is not None
     counted = [PairContributions(cells(margins), np.stack([query, *own])) for margins in adapter]
     odds = [estimate(ADJUSTED_ODDS.figure, of, LEVEL) for of in counted]
     p_values = holm([pair_p(ADJUSTED_ODDS.figure, of, rng) for of in counted])
