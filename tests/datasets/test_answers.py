@@ -44,27 +44,18 @@ def folder(path: Path, **files: str) -> str:
 
 
 def test_a_line_is_a_question_with_items_of_its_own(tmp_path: Path) -> None:
-    other = {
-        "id": "q2",
-        "input": "?",
-        "golden_answers": ["a", "b"],
-        "items": [{"id": "01", "text": "another"}],
-    }
+    items = [{"id": "01", "text": "another"}]
+    other = {"id": "q2", "input": "?", "golden_answers": ["a", "b"], "items": items}
     dataset = load_answers(lines(tmp_path, GOOD, {**GOOD, "id": 7, "gold": ["x", 3], "other": None}, other))
     first, second, third = dataset.queries
     assert (first.query_id, first.text, second.query_id) == ("007", "Which town?", "7")
-    assert (
-        dataset.golds("007") == ("Paris",)
-        and dataset.golds("7") == ("x", "3")
-        and dataset.golds("q2") == ("a", "b")
-    )
+    golds = [dataset.golds(query.query_id) for query in dataset.queries]
+    assert golds == [("Paris",), ("x", "3"), ("a", "b")]
     assert dataset.candidates(third).documents[0].text == "another"
-    items = dataset.candidates(first)
-    assert items.doc_ids == ("01", "2") and items.relevance == {} and dataset.qrels == {}
-    assert [(item.title, item.text, item.groups) for item in items.documents] == [
-        ("", "a town on the Seine", {}),
-        ("Rome", "seven hills", {}),
-    ]
+    of_first = dataset.candidates(first)
+    assert of_first.doc_ids == ("01", "2") and of_first.relevance == {} and dataset.qrels == {}
+    texts = [(item.title, item.text, item.groups) for item in of_first.documents]
+    assert texts == [("", "a town on the Seine", {}), ("Rome", "seven hills", {})]
     assert dataset.searched(first) == first.text and dataset.parts(first) == ("", first.text)
     assert dataset.meaning(first, "Paris") == "Paris"
     assert (dataset.name, dataset.prompt, dataset.shared) == ("own", "rag/question", False)
@@ -74,9 +65,8 @@ def test_a_line_is_a_question_with_items_of_its_own(tmp_path: Path) -> None:
 def test_items_that_all_have_a_label_make_a_choice(tmp_path: Path) -> None:
     labelled = [{**item, "label": 5} for item in ITEMS]
     dataset = load_answers(lines(tmp_path, {**GOOD, "items": labelled}))
-    assert [item.groups for item in dataset.candidates(dataset.queries[0]).documents] == [
-        {"label": ("5",)}
-    ] * 2
+    groups = [item.groups for item in dataset.candidates(dataset.queries[0]).documents]
+    assert groups == [{"label": ("5",)}] * 2
     assert (dataset.prompt, dataset.utility) == ("rag/label", "accuracy")
     assert load_answers(lines(tmp_path, {**GOOD, "items": [labelled[0], ITEMS[1]]})).utility == "token-f1"
 

@@ -255,8 +255,8 @@ def test_a_run_of_other_queries_or_documents_is_refused(data: Path) -> None:
     write(Path("groups.tsv"), ["0q0f0\tgender\tfemale", "0q0m0\tgender\tmale"])
     refuses("my.json ranks none of the documents that have a group (here 'q0", *judged, "groups.tsv")
     write(Path("qrels.txt"), ["0q0 0 q0f0 1"])
-    judged = ("score", "my.json", "--qrels", "qrels.txt", "--groups", data / "groups.tsv")
-    refuses("my.json ranks none of the queries of qrels.txt (here 'q0', there '0q0').", *judged)
+    others = ("score", "my.json", "--qrels", "qrels.txt", "--groups", data / "groups.tsv")
+    refuses("my.json ranks none of the queries of qrels.txt (here 'q0', there '0q0').", *others)
 
 
 # Collections of ir_datasets: what they say, with groups and lists from files, or lists from BM25
@@ -296,12 +296,8 @@ def test_lists_are_those_of_a_run(collection: None) -> None:
 
 @pytest.mark.whole
 def test_without_a_run_bm25_finds_them(collection: None) -> None:
-    shown = ran(
-        "listwise",
-        "-d",
-        f"irds:{NAME}",
-        *"--groups groups.tsv -m fake:biased,malformed=0 -q --no-report -o run --orders 1".split(),
-    )
+    flags = "--groups groups.tsv -m fake:biased,malformed=0 -q --no-report -o run --orders 1"
+    shown = ran("listwise", "-d", f"irds:{NAME}", *flags.split())
     assert "irds:small/test" in shown.out
     lists = [json.loads(line) for line in Path("run/candidates.jsonl").read_text().splitlines()]
     assert len(lists) == 6 and all(len(one["doc_ids"]) >= 20 for one in lists)
@@ -316,16 +312,11 @@ def test_what_is_lacking_is_named(collection: None) -> None:
     write(Path("bad.tsv"), ["d1\tgender\tfemal"])
     refuses("bad.tsv:1: group: 'femal' is not a group of gender", *data, "--groups", "bad.tsv")
     write(Path("bad.run"), ["q0 Q0 d0 1 2 x", "q0 Q0 gone 2 1 x"])
-    refuses(
-        "bad.run: document 'gone' is not in irds:small/test",
-        *data,
-        *"--groups groups.tsv --run bad.run".split(),
-    )
+    groups = (*data, "--groups", "groups.tsv", "--run")
+    refuses("bad.run: document 'gone' is not in irds:small/test", *groups, "bad.run")
     write(Path("other.run"), ["q9 Q0 d0 1 2 x"])
-    refuses("other.run ranks none of the queries", *data, "--groups", "groups.tsv", "--run", "other.run")
-    refuses(
-        "--run is said of collections of ir_datasets, and sample is none", "listwise", "--run", "lists.run"
-    )
+    refuses("other.run ranks none of the queries", *groups, "other.run")
+    refuses("--run is said of collections of ir_datasets, and sample", "listwise", "--run", "lists.run")
 
 
 def test_a_collection_too_large_to_be_indexed_needs_lists(
@@ -502,12 +493,8 @@ def test_eight_topics_of_forty_with_ten_in_every_cell_of_both_attributes() -> No
     for query in found["queries"]:
         assert query["candidates"] == 40
         for counts in query["cells"].values():
-            assert {name: count for name, count in counts.items() if count} == dict.fromkeys(
-                (
-                    "relevant protected", "relevant unprotected", "irrelevant protected", "irrelevant unprotected",
-                ),
-                10,
-            )  # fmt: skip
+            names = (f"{relevance} {side}" for relevance in ("relevant", "irrelevant") for side in Side)
+            assert {name: count for name, count in counts.items() if count} == dict.fromkeys(names, 10)
 
 
 def test_texts_are_short_and_do_not_give_the_gender_away() -> None:

@@ -185,16 +185,13 @@ def test_a_task_is_fetched_once_and_then_a_dataset(server: FileServer) -> None:
     found = well(llmfair(*FETCH, "--json"))
     assert "CC BY-NC-SA 4.0" in found.err and "dev_questions.json and dev_outputs.json" in found.err
     assert (found.json["queries"], found.json["items"], found.json["already_fetched"]) == (3, 36, False)
-    assert [one["bytes"] for one in found.json["sources"]] == [len(body) for body in server.files.values()][
-        :2
-    ]
+    assert [of["bytes"] for of in found.json["sources"]] == [*map(len, server.files.values())][:2]
     requests = len(server.requests)
     again = well(llmfair(*FETCH))
     assert "fetched before" in again.out and "licence" not in again.err and len(server.requests) == requests
     assert len(load_answers("lamp/4").queries) == 3
-    listed = {
-        row["dataset"]: row["fetched"] for row in llmfair("datasets", "list", "--json").json["datasets"]
-    }
+    rows = llmfair("datasets", "list", "--json").json["datasets"]
+    listed = {row["dataset"]: row["fetched"] for row in rows}
     assert listed["lamp/4"] and listed["lamp/2"] is False
 
 
@@ -232,9 +229,8 @@ def written(folder: Path, text: str, name: str = "4_relevance_mapping.tsv") -> P
 
 
 def test_labels_and_gains_tell_what_is_useful(tmp_path: Path) -> None:
-    assert read_useful(written(tmp_path, MAPPING), LISTS) == {
-        "011": {"0110": True, "0111": False, "0112": True}
-    }
+    useful = {"0110": True, "0111": False, "0112": True}
+    assert read_useful(written(tmp_path, MAPPING), LISTS) == {"011": useful}
     tiny = DELTA.replace("0.0\n", "1e-17\n")
     for text in (DELTA, tiny, "\ufeff" + DELTA.replace("\n", "\r\n")):
         assert read_useful(written(tmp_path, text), LISTS) == {"012": {"0120": False, "0121": True}}

@@ -178,15 +178,11 @@ def collection(rows: Rows) -> dict[str, Any]:
         docs_count=lambda: len(documents),
     )  # fmt: skip
     sys.modules["ir_datasets"].load = {"frame": found}.__getitem__  # type: ignore[attr-defined]
-    run = Path("lists.json")  # scores falling in the order of rows
-    run.write_text(
-        json.dumps(
-            {
-                q: {r["doc_id"]: -i for i, r in enumerate(rows) if r["query_id"] == q}
-                for q in {r["query_id"] for r in rows}
-            }
-        )
-    )
+    lists: dict[str, dict[str, int]] = {}  # scores falling in the order of rows
+    for place, row in enumerate(rows):
+        lists.setdefault(row["query_id"], {})[row["doc_id"]] = -place
+    run = Path("lists.json")
+    run.write_text(json.dumps(lists))
     return {"dataset": "irds:frame", "groups": of / "groups.tsv", "run": run}
 
 
@@ -263,9 +259,8 @@ def test_columns_of_other_names_and_attributes_of_one_s_own() -> None:
     Path("attributes.toml").rename("elsewhere.toml")
     same = load_dataset(str(path), DataOptions(columns=columns, attributes="elsewhere.toml"))
     assert fingerprint(same) == fingerprint(dataset)
-    shown = ran(
-        "listwise", "-d", "mine.csv", "--columns", columns, "--attributes", "elsewhere.toml", "--dry-run"
-    ).out
+    flags = f"-d mine.csv --columns {columns} --attributes elsewhere.toml --dry-run"
+    shown = ran("listwise", *flags.split()).out
     assert "6 queries × 8" in shown
 
 
@@ -288,12 +283,8 @@ def test_a_set_of_several_splits_and_one_that_is_not_there(monkeypatch: pytest.M
         return {"train": rows_of(), "test": rows_of()} if source == "org/two" else {"train": rows_of()}
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
-    refuses(
-        "hf:org/two has several splits.\n  name one: hf:org/two:train, hf:org/two:test",
-        "pairwise",
-        "-d",
-        "hf:org/two",
-    )
+    several = "hf:org/two has several splits.\n  name one: hf:org/two:train, hf:org/two:test"
+    refuses(several, "pairwise", "-d", "hf:org/two")
     refuses("hf:org/none: Dataset 'org/none' doesn't exist on the Hub", "pairwise", "-d", "hf:org/none")
     assert len(load_dataset("hf:org/one").queries) == 6
     monkeypatch.setitem(sys.modules, "datasets", None)
@@ -397,19 +388,13 @@ def test_an_attribute_that_no_item_has_is_named() -> None:
 def test_columns_that_say_nothing_are_refused() -> None:
     separated(Path("mine.csv"), rows_of())
     for flags, message in (
-        (
-            ("-d", "mine.csv", "--columns", "sex"),
-            "--columns sex: expected NAME=COLUMN, NAME one of query_id,",
-        ),
-        (("-d", "mine.csv", "--columns", "gendr=sex"), "Did you mean 'gender'?"),
-        (
-            ("-d", "mine.csv", "--columns", "gender=sex"),
-            "mine.csv: sex: there is no such column for gender (query_id,",
-        ),
-        (("--columns", "gender=sex"), "--columns is said of tables, and sample is none"),
-        (("-d", "mine.csv", "--attributes", "no.toml"), "no.toml: cannot be read"),
+        ("-d mine.csv --columns sex", "--columns sex: expected NAME=COLUMN, NAME one of query_id,"),
+        ("-d mine.csv --columns gendr=sex", "Did you mean 'gender'?"),
+        ("-d mine.csv --columns gender=sex", "mine.csv: sex: there is no such column for gender (query_id,"),
+        ("--columns gender=sex", "--columns is said of tables, and sample is none"),
+        ("-d mine.csv --attributes no.toml", "no.toml: cannot be read"),
     ):
-        refuses(message, "listwise", *flags)
+        refuses(message, "listwise", *flags.split())
 
 
 @without_pyarrow
@@ -438,9 +423,7 @@ def test_runs_are_scored_and_reranked_against_a_table() -> None:
     names = ("query_id", "query", "id", *COLUMNS[3:])
     separated(Path("other.csv"), rows, names=names)
     ran("score", "my.run", "-d", "other.csv", "--columns", "doc_id=id")
-    done = ran(
-        "rerank", "my.run", "--with", "bm25", "-d", "other.csv", "--columns", "doc_id=id", "-o", "new.run"
-    ).out
+    done = ran(*"rerank my.run --with bm25 -d other.csv --columns doc_id=id -o new.run".split()).out
     assert "-d other.csv --columns doc_id=id" in done
 
 
