@@ -153,7 +153,8 @@ class OwnData:
         return Candidates(query, documents, self.qrels.get(query.query_id, {}))
 
     def describe(self) -> dict[str, Any]:
-        return {"left_out": self.left_out, "judgements_without_document": self.missing}
+        unused = {"attributes_without_item": self.without_item} if self.without_item else {}
+        return {"left_out": self.left_out, "judgements_without_document": self.missing, **unused}
 
 
 def read_folder(

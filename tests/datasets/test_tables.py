@@ -383,6 +383,7 @@ def test_an_attribute_that_no_item_has_is_named() -> None:
         (Path(name) if name == "mine" else Path()).joinpath("attributes.toml").write_text(declared)
         Path("mine/groups.tsv").write_text("000\tgender\tfemale\n001\tgender\tmale\n")
         refuses("no item of mine has a group of 'job'", "listwise", "-d", name, "-a", "job")
+        assert "\n  no item has a group of job\n" in ran("datasets", "show", name).out
 
 
 def test_columns_that_say_nothing_are_refused() -> None:
