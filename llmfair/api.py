@@ -586,7 +586,7 @@ def report_beside(run: RunDir, tell: Callable[[str], object]) -> Path | None:
 
 
 def _report(run: RunDir) -> None:
-    report_beside(run, lambda text: warnings.warn(text, stacklevel=8))
+    report_beside(run, lambda text: warnings.warn(text, stacklevel=7))
 
 
 def _readable(error: LlmfairError, folder: Path) -> LlmfairError:
