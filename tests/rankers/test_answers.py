@@ -706,7 +706,7 @@ def test_the_likelier_label_wins_by_its_margin_if_both_hold_something(
     for finish in (Finish.STOP, Finish.LENGTH):  # one token is enough for a margin
         found = read_margin(Completion("A", finish, logprobs=sent), LABELS["letter"])
         assert (found.item, found.problem) == (expected.item, expected.problem)
-        assert (found.margin, found.mass) == (pytest.approx(expected.margin), pytest.approx(expected.mass))
+        assert found.margin == pytest.approx(expected.margin) and found.mass == pytest.approx(expected.mass)
     refused = read_margin(Completion("A", Finish.REFUSED, logprobs=sent), LABELS["letter"])
     assert refused == Choice(None, Problem.REFUSED)
 
