@@ -4,8 +4,8 @@
     python -m benchmarks.recording record AFTER
     python -m benchmarks.recording compare BEFORE AFTER
 
-Figures have to be equal bit for bit; words that differ are printed, to be read. A figure is a number in a file of a run, but
-for times.
+Figures have to be equal bit for bit; words that differ are printed, to be read. A figure is a number in a file of a
+run, but for times.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ OTHERS = {
         "rerank mmr/rankings/initial.o0.run --with greedy -d sample -o out.run",
     ),
     "finetune": (
-        "finetune-lora -d data -m model --pairs 96 --max-prompts 128 --prompts-per-step 16 --group-size 8 --eval-every 32 "
-        "-o adapter",
+        "finetune-lora -d data -m model --pairs 96 --max-prompts 128 --prompts-per-step 16 --group-size 8 "
+        "--eval-every 32 -o adapter",
         "pairwise -d data -m hf:model --answers margin --pairs 4 --max-invalid 1 -o before",
     ),
     "errors": (

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmfair.asking.journal import SHARED, Journal, Requests, Unwritable
@@ -21,7 +21,7 @@ from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
 from llmfair.asking.limits import Budget, Limits, Progress, characters
 from llmfair.backends.base import Backend, RateLimited, Transient
 from llmfair.errors import BackendError, Incomplete, LlmfairError, Unavailable, UsageError
-from llmfair.io import files, net
+from llmfair.io import files, net, secrets
 from llmfair.io.net import Retries, in_thread
 from llmfair.nouns import Chat, Completion, Failure, Finish, Request, Sampling, Steps
 
@@ -294,6 +294,8 @@ class Asker:
             self.task.cancel()
 
     def _fail(self, failure: Failure) -> None:
+        # what a user's own code raises may quote a key
+        failure = replace(failure, message=secrets.said(failure.message), hint=secrets.said(failure.hint))
         try:
             self.journal.put_failure(failure)
         except Unwritable as error:

@@ -23,6 +23,7 @@ from llmfair.asking.limits import Progress
 from llmfair.errors import LlmfairError
 from llmfair.nouns import Completion, Finish
 from tests.asking.scripted import Scripted, chain, run, single
+from tests.fresh import printed_by
 
 ANSWER = Completion(
     "[2] > [1]", Finish.STOP, 10, 5, 2, 1, "thought", {"A": -0.25}, "any-2026-01-01", "fp_test", 0.5
@@ -239,3 +240,28 @@ def test_dispatch_asks_what_neither_journal_nor_cache_answers(tmp_path: Path) ->
     ours = json.loads((tmp_path / "one.jsonl").read_text().splitlines()[1])
     theirs = next(row for row in found if row["key"] == ours["key"])
     assert {k for k in ours if ours[k] != theirs[k]} == {"source", "attempts", "at"}
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from llmfair.asking.cache import Cache
+from llmfair.nouns import Completion, Finish
+path = Path(sys.argv[1])
+warnings = []
+cache = Cache(path, "openai any test", warnings.append)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+for number in range(2000):
+    cache.put(f"new{number}", Completion("a long answer " * 50, Finish.STOP))
+cache.close()
+print(len(warnings), *warnings)
+"""
+
+
+def test_no_room_on_the_disk_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
+    path = filled(tmp_path / FILE, "known")
+    assert printed_by(FULL, path).startswith("1 the answer cache ")
+    with opened(path) as (cache, warnings):
+        assert cache.get("known") is not None
+        cache.put("later", ANSWER)
+    assert not warnings and rows(path) == 2

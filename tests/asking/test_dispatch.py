@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,17 @@ from llmfair.nouns import (
 )
 from tests.asking.scripted import Scripted, chain, chat, interrupt, run, single, singles
 from tests.virtual import Clock
+
+
+def test_a_key_in_an_error_of_somebodys_own_is_kept_nowhere(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKER_API_KEY", "a-key-of-a-ranker")
+    for error in (ValueError("401 for a-key-of-a-ranker"), Rejected("401 for a-key-of-a-ranker", "x")):
+        with suppress(LlmfairError, ValueError):
+            run(singles(2), Scripted(lambda text, attempt, e=error: e), journal)  # type: ignore[misc]
+    written = (tmp_path / "journal.jsonl").read_text()
+    assert "401 for ***" in written and "a-key-of-a-ranker" not in written
 
 
 def test_chains_overlap_and_each_waits_only_for_its_own_answers(journal: Journal, clock: Clock) -> None:

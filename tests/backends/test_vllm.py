@@ -11,15 +11,16 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from llmfair.backends import vllm as backend_module
-from llmfair.backends.base import BackendOptions
+from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.vllm import VLLM, lora_rank, read_arguments, require_servable, vllm
 from llmfair.checkpoints import Adapter
-from llmfair.errors import BackendError, MissingExtra, UsageError
+from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from tests.cli.command import llmfair, process
 from tests.engines import CACHE_BYTES, ENVIRONMENT, needs_vllm, on_loop, shared_engine
@@ -324,3 +325,16 @@ def test_ctrl_c_at_a_terminal_keeps_what_was_asked(models: Path, tmp_path: Path)
     out, err = again.communicate(timeout=280)
     assert again.returncode == 0, err
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["replayed"] >= len(rows)
+
+
+@needs_vllm
+def test_an_answer_that_the_engine_breaks_off_is_asked_once_more(
+    base: VLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any) -> Any:
+        return SimpleNamespace(outputs=[SimpleNamespace(finish_reason="error", text="", token_ids=[])])
+
+    monkeypatch.setattr(base, "_generate", broken)
+    for expected in (Transient, Rejected):
+        with pytest.raises(expected):
+            asked(base, [request(question(0))])

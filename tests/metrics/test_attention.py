@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
@@ -22,9 +23,9 @@ from llmfair.audits.subject import Subject
 from llmfair.datasets.base import load_dataset
 from llmfair.errors import UsageError
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
-from llmfair.metrics.base import Floats, Judged, Product, Undefined, measure_all
+from llmfair.metrics.base import Judged, Product, Undefined, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.targets import UNKNOWN, cells, half_background, target_shares
+from llmfair.metrics.targets import UNKNOWN, Floats, cells, half_background, target_shares
 from llmfair.nouns import Attribute, Ranking, Side
 from tests.finished import audit
 from tests.metrics import attribute_with, grouped, raw, rows, value
@@ -52,6 +53,14 @@ def listed(
 
 
 # Worked cases
+
+
+def test_divergences_of_two_groups() -> None:
+    p, even = np.array([0.7, 0.3]), np.array([0.5, 0.5])
+    assert jensen_shannon(p, even) == pytest.approx(0.0210059, abs=1e-7)
+    assert jensen_shannon(p, even) / LN2 == pytest.approx(0.0303051, abs=1e-7)
+    assert kullback_leibler(p, even, 1e-6) == pytest.approx(0.0822825396, abs=1e-7)
+    assert kullback_leibler(even, p, 1e-6) == pytest.approx(0.0871762713, abs=1e-7)
 
 
 TEN = [["f"]] * 7 + [["m"]] * 3 + [["m"]] * 9
@@ -318,6 +327,16 @@ def test_the_divergence_is_scipys(pairs: list[tuple[float, float]]) -> None:
 # Names
 
 
+def test_targets_imply_what_becomes_of_the_unknown() -> None:
+    implied = {
+        "empirical": "keep", "trec2021": "drop", "trec2022": "keep", "uniform": "drop", "./a.json": "keep",
+    }  # fmt: skip
+    for target, unknown in implied.items():
+        assert parse_measure(f"AWRF(target={target})").arguments["unknown"] == unknown
+    assert parse_measure("KL(eps=1e-3)").arguments["eps"] == 1e-3
+    assert parse_measure("nDCGxAWRF").aggregate == "product-of-means"
+
+
 def test_mistakes_that_only_the_data_show(tmp_path: Path) -> None:
     query = listed([["f"], ["m"]], relevant=[0])
     path = tmp_path / "shares.json"
@@ -357,6 +376,11 @@ def test_what_the_data_cannot_give_is_said_before_anything_is_asked() -> None:
 
 
 SHIPPED = {attribute.name: attribute for attribute in load_dataset("sample").attributes}
+
+
+def goldens(name: str) -> list[dict[str, str]]:
+    with realdata(f"golden/{name}").open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def target_by_name(query: Judged, target: str, unknown: str, **how: Any) -> dict[str, float]:
@@ -562,3 +586,15 @@ def test_topic_1_of_2021_over_location_and_gender() -> None:
         continent, gender = name.split("*")
         masses["geo_only" if gender == UNKNOWN else "gender_only" if continent == UNKNOWN else "all"] += share
     assert masses == pytest.approx(golden["known_fractions"], abs=1e-8)
+
+
+def test_geography_targets_of_2021() -> None:
+    alignments = goldens("trec2021_task1_train_geo_alignment_head.tsv")
+    targets = goldens("trec2021_task1_train_geo_target_head.tsv")
+    assert len(alignments) == 5
+    for alignment, target in zip(alignments, targets, strict=True):
+        assert alignment.pop("id") == target.pop("id")
+        prior = SHIPPED["location"].backgrounds[0]
+        relevant = np.array([*(float(alignment[name]) for name in prior), 0.0])
+        got = half_background(relevant, [np.array([*prior.values()])])
+        assert got[:-1] == pytest.approx([float(target[name]) for name in prior], abs=1e-6)
