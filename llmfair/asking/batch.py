@@ -20,7 +20,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from msgspec import Meta, convert
+from msgspec import Meta, ValidationError, convert
 
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import SHARED, Journal, Requests
@@ -75,13 +75,17 @@ class Batch:
     status: str
     output_file_id: Id | None = None
     error_file_id: Id | None = None
-    request_counts: Mapping[str, int | None] | None = None
-    errors: Mapping[str, Any] | None = None
+    request_counts: Any = None
+    errors: Any = None
+    """Told to people alone, so that no shape of them stops a batch; so are the counts."""
 
     @property
     def words(self) -> str:
-        counts = self.request_counts or {}
-        total, completed, failed = (counts.get(name) or 0 for name in ("total", "completed", "failed"))
+        try:
+            counts = convert(self.request_counts, dict[str, int])
+            total, completed, failed = (counts.get(name, 0) for name in ("total", "completed", "failed"))
+        except ValidationError:
+            return self.status
         if not total:
             return self.status
         return f"{self.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
@@ -236,8 +240,10 @@ class Batches:
 
     def refusal(self, batch: Batch) -> Rejected:
         """Why a batch failed as a whole: its first error."""
-        errors = (batch.errors or {}).get("data")
-        first = errors[0] if isinstance(errors, list) and errors else {}
+        try:
+            first = convert((batch.errors or {})["data"], list[dict[str, Any]])[0]
+        except (ValidationError, LookupError, TypeError):
+            first = {}
         where = f" at line {first['line']}" if first.get("line") else ""
         quote = self.backend.quote(refusal_of(400, encode(first)).words)
         return Rejected(
