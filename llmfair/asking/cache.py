@@ -123,7 +123,8 @@ def facts(path: Path) -> dict[str, Any]:
     if path.is_file():
         with _looked_into(path) as database:
             rows = database.execute(
-                "SELECT model, count(*), min(created), max(created) FROM answers GROUP BY 1 ORDER BY 1"
+                "SELECT ifnull(model, ''), count(*), ifnull(min(created), ''), ifnull(max(created), '') "
+                "FROM answers GROUP BY 1 ORDER BY 1"  # a damaged file has NULL where none can be
             ).fetchall()
     names = ("model", "entries", "oldest", "newest")
     return {

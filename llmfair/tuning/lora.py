@@ -6,8 +6,10 @@ make up the step. The order of the groups is drawn beforehand, so that a stopped
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     import torch
 
     from llmfair.backends.local import LocalModel
+
+
+FULL_DISK = re.compile("iostream error|PytorchStreamWriter failed")
+"""What torch says where a checkpoint cannot be written."""
 
 
 def steps_of(settings: FinetuneSettings) -> int:
@@ -362,7 +368,13 @@ def train(
             trainer = make_trainer(model, settings, log, ordered, collator, parts, validate, interrupts, tell)
             uses_cache = inner.config.use_cache
             with interrupts.kept_back(), head.fits(model, *too_large):
-                trainer.train(resume_from_checkpoint=None if last is None else str(last))
+                try:
+                    trainer.train(resume_from_checkpoint=None if last is None else str(last))
+                except RuntimeError as error:  # torch names no disk that is full
+                    if not FULL_DISK.search(str(error)):
+                        raise
+                    where = str(folder / CHECKPOINTS)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), where) from None
             inner.config.use_cache = uses_cache
             trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_fp32_wrapper=False)
             trainer.accelerator.wait_for_everyone()
