@@ -25,7 +25,7 @@ from llmfair.errors import LlmfairError, RequirementFailed, UsageError, did_you_
 from llmfair.io.files import plain, write_whole
 from llmfair.io.tables import is_table
 from llmfair.metrics.names import parse_measure
-from llmfair.results import FLOATS, Exhibits, Row, lines_of, query_figures
+from llmfair.results import Exhibits, Row, lines_of, query_figures
 from llmfair.rundir import REPORT, RunDir, find_run, with_factors
 from llmfair.settings import named, value_of
 from llmfair.settings.commands import (
@@ -199,7 +199,8 @@ class Result:
             factors = getattr(getattr(self.found, "design", None), "factors", None) or {}
             header, lines = with_factors(lines_of(self.per_query if per_query else self.rows), factors)
             frame = pandas.DataFrame(lines, columns=list(header))
-            return frame.astype({**dict.fromkeys(FLOATS, float), "n": "Int64"})
+            floats = ("value", "low", "high", "p", "p_adjusted")
+            return frame.astype({**dict.fromkeys(floats, float), "n": "Int64"})
         if study := study_of(self.kind):
             columns, records = study.lines(self.found)
             return pandas.DataFrame(records, columns=list(columns))

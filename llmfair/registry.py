@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from llmfair.errors import UsageError, did_you_mean, warn
@@ -109,9 +110,9 @@ def offered() -> dict[str, str]:
 
 
 def at(where: str) -> Any:
-    """What stands at `module:NAME`."""
+    """What stands at `module:NAME`, or at `module:CLASS.NAME`."""
     module, _, name = where.partition(":")
-    return getattr(import_module(module), name)
+    return attrgetter(name)(import_module(module))
 
 
 def later(where: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from llmfair import registry
-from llmfair.io.files import number, read_csv
+from llmfair.io.files import read_rows
 from llmfair.nouns import PAIRS, Conclusion, Key, Measurement
 from llmfair.rundir import COLUMNS, named_model
 
@@ -122,21 +122,10 @@ class Row(Figure, KeyColumns, frozen=True, kw_only=True):
     group: Annotated[str, Meta(description='"" where the measure has no groups.')]
 
 
-FLOATS = ("value", "low", "high", "p", "p_adjusted")
-
-
 def query_figures(folder: Path, needed: bool = False) -> list[Row]:
     """The lines of per_query.csv; a file that is not there has none. Raises UsageError, of one that is `needed` too."""
     path = folder / "per_query.csv"
-    return read_csv(path, "a figure of a query", _row) if needed or path.is_file() else []
-
-
-def _row(line: dict[str, str]) -> Row:
-    """A line of a CSV file; empty is None where a text may not be. Raises KeyError, ValueError."""
-    read: dict[str, Callable[[str], Any]] = {"n": int, "conclusion": Conclusion, "reason": str}
-    read |= dict.fromkeys(FLOATS, number)
-    figures: dict[str, Any] = {name: form(line[name]) if line[name] else None for name, form in read.items()}
-    return Row(**{name: line[name] for name in COLUMNS} | figures)
+    return read_rows(path, "a figure of a query", Row) if needed or path.is_file() else []
 
 
 class LabelError(JsonObject, frozen=True):

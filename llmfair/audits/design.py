@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from msgspec import structs
 
@@ -22,19 +22,19 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import plan_of, training_of, ways_of
-from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, check_gates
-from llmfair.audits.lists import drawn_of, groups_of, lists_identity, name_parts
+from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, check_gates, read_gates
+from llmfair.audits.lists import drawn_of, groups_of, lists_identity, load_lists, name_parts, selected_queries
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_lines
 from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
-from llmfair.metrics.names import parse_measure
+from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
 from llmfair.prompts import Prompt
 from llmfair.results import PlainResults, Results
-from llmfair.rundir import Contents, csv_lines, with_factors
+from llmfair.rundir import Contents, csv_lines, csv_text, with_factors
 from llmfair.settings.commands import AuditSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
@@ -105,6 +105,32 @@ class Design(ABC, Generic[T]):
     prompt: Prompt | None = None
     warnings: tuple[str, ...] = field(default=())
 
+    usual: ClassVar[str]
+    """The measures of its table where none are asked for, of a kind that is made by `make`."""
+
+    @classmethod
+    def make(cls, settings: Any, subject: Subject = NOBODY) -> Self:
+        """The design of the lists and the queries that the settings name. Raises UsageError."""
+        dataset, attribute = load_lists(settings)
+        queries = tuple(selected_queries(dataset, settings))
+        named = {"settings": settings, "subject": subject, "dataset": dataset, "attribute": attribute}
+        return cls.measuring(cls.usual, **named, queries=queries)
+
+    @classmethod
+    def measuring(cls, shown: str, measured: str = "", concluded: str = "", **asked: Any) -> Self:
+        """The design of these fields, with its gates and the measures of its settings. Raises UsageError.
+
+        Without measures in its settings those `shown` are in the table and those `measured` are computed; always are
+        those `concluded` of, and those of gates.
+        """
+        settings, reads = asked["settings"], registry.lookup("audit", cls.task).measure.reads
+        if settings.measures is not None:
+            shown = measured = settings.measures
+        design = cls(**asked, shown=parse_measures(shown, reads), measures=())
+        gates = read_gates(settings.require, [of.name for of in design.conditions], reads)
+        every = ",".join((measured or shown, concluded, *(gate.measure for gate in gates)))
+        return replace(design, measures=parse_measures(every, reads), gates=gates)
+
     # What is asked
 
     @property
@@ -113,9 +139,9 @@ class Design(ABC, Generic[T]):
         """What is compared, in the order of tables."""
 
     @property
-    @abstractmethod
     def calls(self) -> int:
-        """Requests planned in all stages, or the most there can be."""
+        """Requests planned in all stages, or the most there can be: one a program, unless a kind knows more."""
+        return sum(1 for _ in self.programs())
 
     @property
     def longest(self) -> int:
@@ -233,7 +259,7 @@ class Design(ABC, Generic[T]):
 
     def unparseable(self, result: T) -> int:
         """How many answers behind a program's result cannot be read."""
-        return 0
+        return int(result is None)
 
     def outcome(self, run: str, results: Mapping[str, T], failures: Sequence[Failure]) -> Outcome:
         """What the programs' results, by probe_id, come to; the same for the same results, whoever ran it when."""
@@ -274,9 +300,15 @@ class Design(ABC, Generic[T]):
         read = {name: typed.ProbeAnswers(probes=ended[name], unparseable=unparseable[name]) for name in names}
         return chains, read
 
+    def rows(self, results: Mapping[str, T]) -> Iterable[Any]:
+        """The rows of a kind whose `Measuring` has a class of them: the programs' results that could be read."""
+        ended = (results.get(program.probe_id) for program in self.programs())
+        return (row for row in ended if row is not None)
+
     def observe(self, results: Mapping[str, T]) -> Mapping[str, Sequence[Observation]]:
         """What measures read, by condition, one for each query that has results."""
-        raise NotImplementedError
+        names = [condition.name for condition in self.conditions]
+        return observed(self.rows(results), names, registry.lookup("audit", self.task).measure.reads)
 
     def findings(self, columns: Sequence[Column]) -> Mapping[str, typed.Finding]:
         """What is concluded of each condition's headline; {} where nothing is."""
@@ -284,7 +316,11 @@ class Design(ABC, Generic[T]):
 
     def files(self, results: Mapping[str, T]) -> Mapping[str, str]:
         """The files of this kind alone: what its figures can be measured from again."""
-        return {}
+        if (row := registry.lookup("audit", self.task).measure.row) is None:
+            return {}
+        columns = tuple(get_type_hints(row))
+        lines = ([getattr(each, column) for column in columns] for each in self.rows(results))
+        return {f"{self.task}.csv": csv_text(columns, lines)}
 
     def told(
         self,
@@ -429,6 +465,16 @@ def versions() -> dict[str, str]:
         "platform": f"{platform.system()} {platform.machine()}",
         **{package: version(package) for package in packages},
     }
+
+
+def observed(
+    rows: Iterable[Any], conditions: Iterable[str], reads: Callable[..., Observation]
+) -> dict[str, list[Observation]]:
+    """What measures read of rows that have a `condition` and a `query_id`: by condition, one for each query."""
+    by_query: dict[str, dict[str, list[Any]]] = {name: {} for name in conditions}
+    for row in rows:
+        by_query[row.condition].setdefault(row.query_id, []).append(row)
+    return {name: [reads(query_id, of) for query_id, of in each.items()] for name, each in by_query.items()}
 
 
 # Files of a run folder that other parts read again.

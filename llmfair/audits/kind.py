@@ -120,8 +120,8 @@ class Kind:
     helps: ClassVar[Mapping[str, Help]]
     settings: type[AuditSettings]
     design: Callable[..., Design[Any]]
-    """By its settings, and a `Subject` or None where nobody will be asked: loads what they name and fixes all that is
-    asked. Raises UsageError."""
+    """By its settings, and a `Subject` where somebody will be asked: loads what they name and fixes all that is
+    asked, as `Design.make` does. Raises UsageError."""
     measure: Measuring
     """How runs are measured again and compared."""
     words: Wording

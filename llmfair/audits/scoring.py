@@ -21,7 +21,7 @@ from llmfair.audits import gates
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
-from llmfair.audits.design import versions
+from llmfair.audits.design import observed, versions
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
@@ -29,7 +29,7 @@ from llmfair.datasets.base import attribute_of
 from llmfair.datasets.files import DataOptions
 from llmfair.datasets.judgements import HINT, Judgements, of_dataset, of_files, read_any_run
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, SCHEMA, json_text, write_whole
+from llmfair.io.files import AGAIN, SCHEMA, json_text, read_rows, write_whole
 from llmfair.io.trec import RunFile, read_scores
 from llmfair.metrics.base import Column, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measures
@@ -303,9 +303,14 @@ def incomplete(manifest: Manifest, results: Results) -> IncompleteRun | None:
 # How runs of a kind are measured again and compared, as one value, whose parts serve any kind
 
 
-def nothing_kept(run: RunDir) -> Mapping[str, Sequence[Observation]]:
-    """Raises UsageError."""
-    raise UsageError(f"{run.path}: {run.read_manifest().task} keeps nothing that could be measured again.")
+def rows_observed(run: RunDir) -> Mapping[str, Sequence[Observation]]:
+    """What the rows of NAME.csv tell. Raises UsageError, also of a kind that keeps none."""
+    results = results_of(run)
+    task, of_kind = results.task, kind_of(results.task).measure
+    if of_kind.row is None:
+        raise UsageError(f"{run.path}: {task} keeps nothing that could be measured again.")
+    rows = read_rows(run.path / f"{task}.csv", f"a row of {task}", of_kind.row)
+    return observed(rows, results.design.conditions, of_kind.reads)
 
 
 def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
@@ -321,6 +326,8 @@ def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> Ru
 class Measuring:
     """What measures of a kind read, and what becomes of its runs once there are figures.
 
+    `row`: the dataclass of what one program returns, of a kind that keeps these rows in NAME.csv. It has a `condition`
+    and a `query_id`, and `reads` is made of a `query_id` and its rows.
     `aside`: conditions that only repeat another, to show how much answers vary: of several runs they are not shown.
     `gated`: the conditions that gates speak of where they name none, if not all. `asked_by`: settings that say how a
     model is asked: figures with an attainable range compare where these agree. `agree`: what runs must agree in to be
@@ -329,13 +336,14 @@ class Measuring:
     """
 
     reads: type[Observation]
+    row: type[Any] | None = None
     aside: Collection[str] = ()
     gated: Collection[str] = ()
     asked_by: Sequence[str] = ()
     agree: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     how_changed: str = ""
 
-    observations: Callable[[RunDir], Mapping[str, Sequence[Observation]]] = nothing_kept
+    observations: Callable[[RunDir], Mapping[str, Sequence[Observation]]] = rows_observed
     """What a run folder keeps that measures read, by condition. Raises UsageError."""
     score: Callable[[RunDir, ScoreSettings, Announce], RunMeasurement] = score_folder
     """A run folder measured again, `announce` told of files before they are read. Raises UsageError."""

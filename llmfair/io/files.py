@@ -29,7 +29,8 @@ from itertools import accumulate, islice
 from pathlib import Path
 from secrets import token_hex
 from socket import gethostname
-from typing import Any, BinaryIO, Final, TypeVar
+from types import NoneType
+from typing import Any, BinaryIO, Final, TypeVar, get_args, get_type_hints
 
 import orjson
 from filelock import FileLock, Timeout
@@ -506,6 +507,23 @@ def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T
     except (csv.Error, ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{path}:{reader.line_num}: is not {what}: {error}.", AGAIN) from None
     return rows
+
+
+def read_rows(path: Path, what: str, of: type[T]) -> list[T]:
+    """Each line of a CSV file as this class, by the names of its fields. Raises UsageError as `read_csv` does.
+
+    An empty cell is None where the field may be None.
+    """
+    types = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(of).items()}
+
+    def read(name: str, cell: str) -> Any:
+        if cell == "" and NoneType in types[name]:
+            return None
+        return number(cell) if float in types[name] else cell
+
+    return read_csv(
+        path, what, lambda row: convert({name: read(name, row[name]) for name in types}, of, strict=False)
+    )
 
 
 # Files told from what they were when they were made: by size and time, and by content where only the time differs. So

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,7 +21,7 @@ from llmfair.audits.scoring import Measuring, score
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.metrics.base import Column, Definition, Measure, Ratio, Value, measure_all
-from llmfair.nouns import Conclusion, Side
+from llmfair.nouns import Conclusion
 from llmfair.report.compare import compare_table, score_table
 from llmfair.report.words import Wording
 from llmfair.results import Conclusions, Finding, RunVerdict
@@ -43,8 +43,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def design(of: type[NumbersDesign] = NumbersDesign, **settings: Any) -> NumbersDesign:
     made = NumbersSettings.make(limit=2, output=Path("run"), no_cache=True, model=("counter:x",), **settings)
-    plain = NUMBERS.design(made, Subject("counter:x"))
-    return of(**{name: getattr(plain, name) for name in (one.name for one in fields(plain))})
+    return of.make(made, Subject("counter:x"))
 
 
 class Twice(NumbersDesign):
@@ -79,7 +78,7 @@ def test_a_ratio_over_nothing_is_undefined_and_counted() -> None:
     def ratio(numbers: Numbers, cutoff: None) -> Mapping[str, Value]:
         return {"": Ratio(1.0, 0.0)}
 
-    (column,) = measure_all([of_numbers(ratio)], {"plain": [Numbers("q", {side: [0.0] for side in Side})]})
+    (column,) = measure_all([of_numbers(ratio)], {"plain": [Numbers("q", ())]})
     (value,) = column.values.values()
     assert isinstance(value, Ratio) and value.value is None and value.reason == "zero_denominator"
 
@@ -91,7 +90,7 @@ def test_a_measure_that_breaks_off_is_named_with_its_query() -> None:
     with pytest.raises(
         LlmfairError, match="Mine of query q3 breaks off: IndexError: list index out of range"
     ):
-        measure_all([of_numbers(broken)], {"plain": [Numbers("q3", {})]})
+        measure_all([of_numbers(broken)], {"plain": [Numbers("q3", ())]})
 
 
 def test_tokens_that_nobody_counts_cost_nobody_knows_what() -> None:
@@ -205,11 +204,7 @@ class ConcludingDesign(NumbersDesign):
 
 
 class ConcludingKind(NumbersKind):
-    def design(self, settings: NumbersSettings, subject: Subject | None = None) -> NumbersDesign:
-        plain = super().design(settings, subject)
-        return ConcludingDesign(
-            **{name: getattr(plain, name) for name in (one.name for one in fields(plain))}
-        )
+    design = ConcludingDesign.make
 
 
 def uneven(found: Conclusions) -> RunVerdict:

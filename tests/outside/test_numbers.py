@@ -167,7 +167,7 @@ def test_run_again_look_score_compare_and_report() -> None:
     lines = text.splitlines()
     for damaged, says in (
         ([lines[0], "physics,plain"], "has 2 cells where the first line names 5"),
-        ([lines[0].replace("number", "n"), *lines[1:]], "is not a number: 'number'."),
+        ([lines[0].replace("number", "n"), *lines[1:]], "is not a row of numbers: 'number'."),
     ):
         path.write_text("\n".join(damaged))
         failed = json.loads(llmfair("score", "one", "--json", code=2))

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from llmfair import registry
 from llmfair.asking.batch import read_sent
 from llmfair.asking.dispatch import Program
 from llmfair.audits.comparing import compare
-from llmfair.audits.design import NOBODY, Stage
+from llmfair.audits.design import Stage
 from llmfair.audits.plan import plan
 from llmfair.audits.runs.exhibits import answers_of, check_run, drawn_answers
 from llmfair.audits.runs.run import perform
@@ -32,7 +32,7 @@ from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.finished import audit
 from tests.outside.counter import Counter
-from tests.outside.numbers import NumbersDesign, NumbersKind, NumbersSettings
+from tests.outside.numbers import Number, NumbersDesign, NumbersKind, NumbersSettings
 from tests.servers import Reply
 
 
@@ -54,7 +54,7 @@ class DoubtedDesign(NumbersDesign):
     """Numbers, each put to a judge whose number counts."""
 
     task = "doubted"
-    judge: Backend
+    judge: Backend = field(default_factory=lambda: Judge("judge", BackendOptions()))
 
     @property
     def calls(self) -> int:
@@ -63,30 +63,23 @@ class DoubtedDesign(NumbersDesign):
     def stages(self) -> Sequence[Stage]:
         return [Stage("judged", self.judging, lambda: self.judge)]
 
-    def judging(self, results: Mapping[str, float | None]) -> Iterator[Program]:
-        for probe_id, number in results.items():
-            name = probe_id.split("/")[1]
-            yield Program(f"judged/{probe_id}", partial(self.doubt, number), condition=name)
+    def judging(self, results: Mapping[str, Number | None]) -> Iterator[Program]:
+        for probe_id, row in results.items():
+            assert row is not None
+            yield Program(f"judged/{probe_id}", partial(self.doubt, row), condition=row.condition)
 
-    def doubt(self, number: float | None) -> Steps[float | None]:
-        (answer,) = yield [Chat((Message("user", f"{number:.0f}"),), Text(), about={"side": "protected"})]
-        return float(answer.text)
+    def doubt(self, row: Number) -> Steps[Number | None]:
+        (answer,) = yield [Chat((Message("user", f"{row.number:.0f}"),), Text(), about={"side": "protected"})]
+        return replace(row, number=float(answer.text))
 
-    def rows(self, results: Mapping[str, float | None]) -> Iterator[tuple[Any, ...]]:
-        judged = {key.removeprefix("judged/"): n for key, n in results.items() if key.startswith("judged/")}
-        yield from super().rows(judged)
+    def rows(self, results: Mapping[str, Number | None]) -> Iterator[Number]:
+        return (row for key, row in results.items() if row is not None and key.startswith("judged/"))
 
 
 class DoubtedKind(NumbersKind):
     name = "doubted"
 
-    def design(self, settings: NumbersSettings, subject: Subject | None = None) -> DoubtedDesign:
-        plain = super().design(settings, subject)
-        asked = {
-            name: getattr(plain, name)
-            for name in ("settings", "dataset", "attribute", "queries", "measures", "shown")
-        }
-        return DoubtedDesign(**asked, subject=subject or NOBODY, judge=Judge("judge", BackendOptions()))
+    design = DoubtedDesign.make
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +152,7 @@ def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
     Judge.down = False
     assert doubted("run").results.status == "complete"
     doubted("whole")
-    for name in ("metrics.csv", "per_query.csv", "numbers.csv"):
+    for name in ("metrics.csv", "per_query.csv", "doubted.csv"):
         run, whole = (Path(folder, name).read_text() for folder in ("run", "whole"))
         assert run.replace("\nrun,", "\nwhole,") == whole
 
@@ -183,7 +176,7 @@ def test_a_judge_s_answers_that_were_changed_are_found() -> None:
     path = Path("run/judged.jsonl")
     path.write_text(path.read_text().replace('"text":"4"', '"text":"9"'))
     assert (
-        "numbers.csv does not follow from the journal's answers" in check_run(RunDir(Path("run")))["problems"]
+        "doubted.csv does not follow from the journal's answers" in check_run(RunDir(Path("run")))["problems"]
     )
 
 
@@ -210,14 +203,12 @@ def test_a_judge_s_torn_line_is_told_and_asked_again(capsys: pytest.CaptureFixtu
 class Listed(DoubtedDesign):
     """Writes its results down as they are handed to it."""
 
-    def files(self, results: Mapping[str, float | None]) -> Mapping[str, str]:
-        return {"numbers.csv": "\n".join(results)}
+    def files(self, results: Mapping[str, Number | None]) -> Mapping[str, str]:
+        return {"doubted.csv": "\n".join(results)}
 
 
 class ListedKind(DoubtedKind):
-    def design(self, settings: NumbersSettings, subject: Subject | None = None) -> Listed:
-        plain = super().design(settings, subject)
-        return Listed(**{one.name: getattr(plain, one.name) for one in fields(plain)})
+    design = Listed.make
 
 
 def test_results_come_as_they_were_asked_whoever_was_answered_first(monkeypatch: pytest.MonkeyPatch) -> None:

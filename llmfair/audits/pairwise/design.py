@@ -17,7 +17,6 @@ import numpy as np
 from llmfair.asking.dispatch import Program
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Design, Outcome
 from llmfair.audits.documents import CallPlan
-from llmfair.audits.gates import read_gates
 from llmfair.audits.kind import results_of
 from llmfair.audits.label_error import judged_of, odds_with
 from llmfair.audits.lists import drawn_of, is_judged, load_lists, selected_queries, with_prompt
@@ -28,8 +27,6 @@ from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
-from llmfair.metrics.names import parse_measures
-from llmfair.metrics.pairs import JudgedPairs
 from llmfair.nouns import PAIRS, Chat, Failure, PairStratum, PairVerdict, Probe, Steps
 from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
@@ -364,21 +361,14 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
     settings, prompt = with_prompt(settings, dataset, task)
     queries = selected_queries(dataset, settings)
     strata = settings.strata() if is_judged(dataset, queries) else (UNJUDGED,)
-    gates = read_gates(settings.require, strata, JudgedPairs)
-    shown, measured = (
-        with_weights(names, settings.weights) if settings.measures is None else settings.measures
-        for names in (SHOWN, MEASURED)
-    )
-    concluded = with_weights(HEADLINE, settings.weights)
     same = ("form", "answers", "on_bad_answer", "input", "words")
     ranker = PairwiseRanker(prompt=prompt, **{name: getattr(settings, name) for name in same})
     # a sequential audit may ask as many pairs of one query as it asks in all, each once
     how = (settings.pairs, settings.noise_share, settings.repeats)
     pairs, noise_share, repeats = (settings.max_pairs, 0.0, 1) if settings.sequential else how
-    every = ",".join((measured, concluded, *(gate.measure for gate in gates)))
-    return PairwiseDesign(
+    return PairwiseDesign.measuring(
+        *(with_weights(names, settings.weights) for names in (SHOWN, MEASURED, HEADLINE)),
         settings=settings, subject=subject, dataset=dataset, attribute=attribute, prompt=prompt, ranker=ranker,
-        measures=parse_measures(every, JudgedPairs), shown=parse_measures(shown, JudgedPairs), gates=gates,
         queries=tuple(queries),
         pairs={
             stratum: {
