@@ -199,8 +199,8 @@ class Result:
             factors = getattr(getattr(self.found, "design", None), "factors", None) or {}
             header, lines = with_factors(lines_of(self.per_query if per_query else self.rows), factors)
             frame = pandas.DataFrame(lines, columns=list(header))
-            floats = ("value", "low", "high", "p", "p_adjusted")
-            return frame.astype({**dict.fromkeys(floats, float), "n": "Int64"})
+            floats = dict.fromkeys(("value", "low", "high", "p", "p_adjusted"), float)
+            return frame.astype({**floats, "n": "Int64"})
         if study := study_of(self.kind):
             columns, records = study.lines(self.found)
             return pandas.DataFrame(records, columns=list(columns))

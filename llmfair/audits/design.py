@@ -107,28 +107,31 @@ class Design(ABC, Generic[T]):
 
     usual: ClassVar[str]
     """The measures of its table where none are asked for, of a kind that is made by `make`."""
+    held_against: ClassVar[Sequence[str]] = ()
+    """Conditions that nobody is asked under, but figures and gates speak of."""
 
     @classmethod
     def make(cls, settings: Any, subject: Subject = NOBODY) -> Self:
         """The design of the lists and the queries that the settings name. Raises UsageError."""
         dataset, attribute = load_lists(settings)
-        queries = tuple(selected_queries(dataset, settings))
-        named = {"settings": settings, "subject": subject, "dataset": dataset, "attribute": attribute}
-        return cls.measuring(cls.usual, **named, queries=queries)
+        return cls.measuring(
+            cls.usual, settings=settings, subject=subject, dataset=dataset, attribute=attribute,
+            queries=tuple(selected_queries(dataset, settings)),
+        )  # fmt: skip
 
     @classmethod
     def measuring(cls, shown: str, measured: str = "", concluded: str = "", **asked: Any) -> Self:
-        """The design of these fields, with its gates and the measures of its settings. Raises UsageError.
+        """The design of these fields, with the gates and the measures of its settings. Raises UsageError.
 
-        Without measures in its settings those `shown` are in the table and those `measured` are computed; always are
-        those `concluded` of, and those of gates.
+        Where these name none, those `shown` are in the table; `measured` and always `concluded` are computed, too.
         """
         settings, reads = asked["settings"], registry.lookup("audit", cls.task).measure.reads
         if settings.measures is not None:
             shown = measured = settings.measures
         design = cls(**asked, shown=parse_measures(shown, reads), measures=())
-        gates = read_gates(settings.require, [of.name for of in design.conditions], reads)
-        every = ",".join((measured or shown, concluded, *(gate.measure for gate in gates)))
+        names = [*(condition.name for condition in design.conditions), *cls.held_against]
+        gates = read_gates(settings.require, names, reads)
+        every = ",".join((measured or shown, *(gate.measure for gate in gates), concluded))
         return replace(design, measures=parse_measures(every, reads), gates=gates)
 
     # What is asked

@@ -510,10 +510,7 @@ def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T
 
 
 def read_rows(path: Path, what: str, of: type[T]) -> list[T]:
-    """Each line of a CSV file as this class, by the names of its fields. Raises UsageError as `read_csv` does.
-
-    An empty cell is None where the field may be None.
-    """
+    """Each line as this class, by its fields; an empty cell is None where one may be. Raises as `read_csv` does."""
     types = {name: get_args(hint) or (hint,) for name, hint in get_type_hints(of).items()}
 
     def read(name: str, cell: str) -> Any:
@@ -521,9 +518,10 @@ def read_rows(path: Path, what: str, of: type[T]) -> list[T]:
             return None
         return number(cell) if float in types[name] else cell
 
-    return read_csv(
-        path, what, lambda row: convert({name: read(name, row[name]) for name in types}, of, strict=False)
-    )
+    def typed_row(row: dict[str, str]) -> T:
+        return convert({name: read(name, row[name]) for name in types}, of, strict=False)
+
+    return read_csv(path, what, typed_row)
 
 
 # Files told from what they were when they were made: by size and time, and by content where only the time differs. So

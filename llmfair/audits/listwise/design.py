@@ -15,7 +15,6 @@ from msgspec import structs
 
 from llmfair.asking.dispatch import Program
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
-from llmfair.audits.gates import read_gates
 from llmfair.audits.label_error import judged_of, odds_with
 from llmfair.audits.lists import NOT_JUDGED, bucket, load_lists, selected_queries, with_prompt
 from llmfair.audits.listwise.measure import ODDS, HowRanked, WindowShare, look, outcome_of, share
@@ -30,7 +29,6 @@ from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import encode, plain
 from llmfair.metrics.base import CONTROLLED, Judged, measure_all
-from llmfair.metrics.names import parse_measures
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import Candidates, Chat, Completion, Failure, Finish, Probe, Query, Ranking, Steps, drive
 from llmfair.probes import WINDOW_STREAM, PromptCondition, conditions_of, initial_orders, listwise_probes
@@ -139,6 +137,7 @@ class ListwiseDesign(Design[Ranked]):
     """Everything a listwise audit asks, known before anything is asked."""
 
     task = "listwise"
+    held_against = (INITIAL,)
     settings: ListwiseSettings
     prompt: Prompt
     prompts: tuple[PromptCondition, ...]
@@ -436,7 +435,6 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
                 f"--conditions takes {', '.join(attribute.variants)}",
             )
     prompts = conditions_of(conditions, settings.repeats, settings.repeat)
-    gates = read_gates(settings.require, [*(condition.name for condition in prompts), INITIAL], Judged)
     control = CONTROLLED * (settings.control_variate and settings.initial == "random")
     odds = OF_RANKINGS if ranker else "PreferenceOdds"
     shown = f"P@20,ExpRatio{control},{odds}"
@@ -444,8 +442,6 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     concluded = f"{odds},RelevanceOdds,ExcessRatio{control}"  # whatever --measures names
     if partition:
         shown = measured = concluded = ",".join(OF_WINDOWS)
-    if settings.measures is not None:
-        shown = measured = settings.measures
     candidates = [dataset.candidates(query) for query in queries]
     if settings.label_error is not None:  # refused before anything is asked
         odds_with(settings.label_error, judged_of(candidates, attribute), None)
@@ -460,32 +456,15 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     orders = {c.query.query_id: initial_orders(c, attribute, *how, settings.seed) for c in candidates}
     if first_stage:  # ties come in a random order: the dataset's own may tell what is relevant
         orders = {query_id: [first_stage.ordered(of[0])[0]] for query_id, of in orders.items()}
-    design = ListwiseDesign(
-        settings=settings,
-        subject=subject,
-        dataset=dataset,
-        attribute=attribute,
-        prompt=prompt,
-        measures=parse_measures(",".join((measured, *(gate.measure for gate in gates), concluded)), Judged),
-        shown=parse_measures(shown, Judged),
-        gates=gates,
-        queries=tuple(queries),
-        prompts=tuple(prompts),
-        ranker=ranker
-        or ListwiseRanker(
-            prompt=prompt,
-            attribute=attribute,
-            strategy=strategy,
-            reader=settings.read,
-            on_bad_answer=settings.on_bad_answer,
-            input=settings.input,
-            words=settings.words,
+    design = ListwiseDesign.measuring(
+        shown, measured, concluded, settings=settings, subject=subject, dataset=dataset, attribute=attribute,
+        queries=tuple(queries), prompt=prompt, prompts=tuple(prompts), strata=strata, first_stage=first_stage,
+        orders=orders, warnings=tuple(_warnings(ranker, first_stage, candidates)),
+        ranker=ranker or ListwiseRanker(
+            prompt=prompt, attribute=attribute, strategy=strategy, reader=settings.read, words=settings.words,
+            on_bad_answer=settings.on_bad_answer, input=settings.input,
         ),
-        strata=strata,
-        first_stage=first_stage,
-        orders=orders,
-        warnings=tuple(_warnings(ranker, first_stage, candidates)),
-    )
+    )  # fmt: skip
     for measure in design.measures:
         if partition and measure.name not in OF_WINDOWS:
             raise UsageError(

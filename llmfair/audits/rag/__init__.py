@@ -28,7 +28,6 @@ class Rag(Kind):
     question = "label or list"
 
     design = later("llmfair.audits.rag.design:make_rag_design")
-    rendered = later("llmfair.audits.rag.design:rendered")
     results = later("llmfair.audits.rag.results:RagResults")
     measure = later("llmfair.audits.rag.measure:MEASURING")
     words = later("llmfair.audits.rag.words:WORDS")

@@ -595,14 +595,6 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     )  # fmt: skip
 
 
-def rendered(settings: RagSettings) -> Iterator[Chat]:
-    """The questions for labels, which need no answer to be known; lists, where labels ask none."""
-    design = make_rag_design(settings)
-    for query in design.queries:
-        asked = design.asked(query)
-        yield from map(asked.chat, asked.labelled() or design.lists(query, asked.useful or frozenset()))
-
-
 def check_golds(golds: Mapping[str, Sequence[str]], utility: str, settings: RagSettings) -> None:
     """Raises UsageError for a query without a right answer that the utility and the attribution can do with."""
     for query_id, of in golds.items():
