@@ -483,8 +483,7 @@ def write_report(
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
     from llmfair.audits.runs.exhibits import declared, exhibits_of
-    from llmfair.report.matrix import many_page
-    from llmfair.report.page import run_page, study_page, unfinished
+    from llmfair.report.page import many_page, run_page, study_page, unfinished
 
     names: dict[str, None] = {}
     for results in filter(None, (source.results for source in sources)):

@@ -36,7 +36,7 @@ from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
 ALL = "all"
 """The query_id of an aggregate row."""
 ENOUGH_QUERIES, ENOUGH_DOCUMENTS = 20, 50
-"""From these numbers on, the plain interval of a ratio of means covers as it says (statistics.md 2)."""
+"""From these numbers on, the plain interval of a ratio of means covers as it says."""
 FEWEST_ITEMS = 2
 """With fewer items of a group a list, excess ratios are too skewed for an interval (Monte Carlo)."""
 MANY_QUERIES = 150

@@ -98,7 +98,7 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         raise UsageError("no run is named, so nothing is reranked.", RERANK_FORMS)
     outputs, files = outputs_of(runs, settings), list[RunFile]()
     for path in runs:
-        file = read_file(path, lambda path: None, scores_kept=True)
+        file = read_file(path, scores_kept=True)
         # with the scores of its own ranker, where a run folder has them
         files.append(scored(file, own_scores(path.parent.parent)) if path.parent.name == "rankings" else file)
     ranked = {doc_id for file in files for ranking in file.rankings.values() for doc_id in ranking.doc_ids}

@@ -130,8 +130,6 @@ class ScoreResults(JsonDocument, frozen=True, kw_only=True):
 
 # TREC run files that exist, the scores of their ranker where a run folder has them, and who judges them
 
-Announce = Callable[[Path], None]
-"""Told of every file before it is read."""
 SCORES = "scores.tsv"
 Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
 """A ranker's own scores, by query_id and the documents best first."""
@@ -178,9 +176,8 @@ def ranks_none(path: Path, of: str, here: Iterable[str], there: Iterable[str]) -
     )
 
 
-def read_file(path: Path, announce: Announce, scores_kept: bool = False) -> RunFile:
+def read_file(path: Path, scores_kept: bool = False) -> RunFile:
     """A run file. Raises UsageError with file and line."""
-    announce(path)
     file = read_any_run(path, scores_kept)
     if not file.rankings:
         raise UsageError(f"{path}: holds no ranked document.", HINT)
@@ -313,7 +310,7 @@ def rows_observed(run: RunDir) -> Mapping[str, Sequence[Observation]]:
     return observed(rows, results.design.conditions, of_kind.reads)
 
 
-def score_folder(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
+def score_folder(run: RunDir, settings: ScoreSettings) -> RunMeasurement:
     """What the folder keeps, measured without conclusions."""
     results = results_of(run)
     check_attribute(run, results, settings)
@@ -345,11 +342,11 @@ class Measuring:
 
     observations: Callable[[RunDir], Mapping[str, Sequence[Observation]]] = rows_observed
     """What a run folder keeps that measures read, by condition. Raises UsageError."""
-    score: Callable[[RunDir, ScoreSettings, Announce], RunMeasurement] = score_folder
-    """A run folder measured again, `announce` told of files before they are read. Raises UsageError."""
-    score_files: Callable[[Sequence[Path], ScoreSettings, Announce], Iterator[RunMeasurement]] | None = None
+    score: Callable[[RunDir, ScoreSettings], RunMeasurement] = score_folder
+    """A run folder measured again. Raises UsageError."""
+    score_files: Callable[[Sequence[Path], ScoreSettings], Iterator[RunMeasurement]] | None = None
     """Measures TREC run files, where the kind does."""
-    score_log: Callable[[Path, ScoreSettings, Announce], RunMeasurement] | None = None
+    score_log: Callable[[Path, ScoreSettings], RunMeasurement] | None = None
     """Measures a log of requests, a file of JSON lines, where the kind does. Raises UsageError."""
     changes: Callable[[ComparedRun, ComparedRun, Sequence[Measure] | None], Iterable[ChangeRow]] = (
         changes_by_query
@@ -374,16 +371,14 @@ class ScoreOutcome:
     per_query: Sequence[Row]
 
 
-def score(
-    runs: Sequence[Path], settings: ScoreSettings, announce: Announce = lambda path: None
-) -> ScoreOutcome:
-    """Measures TREC run files and run folders; `announce` is told of every file before it is read.
+def score(runs: Sequence[Path], settings: ScoreSettings) -> ScoreOutcome:
+    """Measures TREC run files and run folders.
 
     With `settings.output`, metrics.csv, per_query.csv and results.json are written there. Raises UsageError for
     malformed files (file and line), RunConflict when the output is the folder of another run.
     """
     # map, since a loop would hold one large run while it reads the next
-    measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings, announce)))
+    measured = list(map(partial(_scored, settings), runs, _remeasured(runs, settings)))
     facts = [run for run, _, _ in measured]
     failing(settings, facts)
     conditions = dict.fromkeys(condition for run in facts for condition in run.conditions)
@@ -436,9 +431,7 @@ def score(
     return ScoreOutcome(results, per_query)
 
 
-def _remeasured(
-    runs: Sequence[Path], settings: ScoreSettings, announce: Announce
-) -> Iterator[RunMeasurement]:
+def _remeasured(runs: Sequence[Path], settings: ScoreSettings) -> Iterator[RunMeasurement]:
     """Every RUN, measured by its kind of audit, one after the other. Raises UsageError."""
     judgements = settings.dataset is not None or settings.qrels is not None
     logs = [run for run in runs if run.suffix == LOG and run.is_file()]
@@ -459,15 +452,15 @@ def _remeasured(
     parts = [kind.measure for kind in kinds()] if logs or judgements else []
     if logs:
         score_log = next(part.score_log for part in parts if part.score_log)
-        yield from (score_log(run, settings, announce) for run in runs)
+        yield from (score_log(run, settings) for run in runs)
         return
     if judgements:
-        yield from next(part.score_files for part in parts if part.score_files)(runs, settings, announce)
+        yield from next(part.score_files for part in parts if part.score_files)(runs, settings)
         return
     names = Counter(run.resolve().name for run in runs)
     for folder in map(RunDir, runs):
         part = kind_in(folder.manifest, folder.read_manifest().task).measure
-        measured = part.score(folder, settings, announce)
+        measured = part.score(folder, settings)
         if names[folder.path.resolve().name] > 1:
             measured = replace(measured, facts=structs.replace(measured.facts, run=str(folder.path)))
         yield measured

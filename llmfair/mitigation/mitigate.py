@@ -184,7 +184,7 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
         made = remedy.apply(base)
         if isinstance(made, Audit):
             run = _asked(base, made, spending, watch)
-            orders = orders_of(of_folder(run, ScoreSettings(), lambda path: None), base.condition)
+            orders = orders_of(of_folder(run, ScoreSettings()), base.condition)
             compared = _compared(run)
             answers = answers_of(compared, base.condition)
             calls, cost, folder = compared.results.calls, compared.manifest.cost, str(run.path)

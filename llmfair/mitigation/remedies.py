@@ -127,7 +127,7 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
         given = {secrets.written(secret): secret for secret in getattr(chosen, name)}
         values = tuple(given.get(value, value) for value in getattr(settings, name))
         settings = replace(settings, **{name: values})  # type: ignore[arg-type]
-    rankings = of_folder(run, ScoreSettings(), lambda path: None)
+    rankings = of_folder(run, ScoreSettings())
     names = [name for name in rankings.conditions if not ONE_OF_SEVERAL.search(name) and name != REPEAT]
     condition = chosen.condition or (NEUTRAL if NEUTRAL in names else names[0])
     if condition not in names:

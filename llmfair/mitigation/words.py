@@ -27,10 +27,10 @@ from llmfair.mitigation.results import (
 )
 from llmfair.nouns import Conclusion
 from llmfair.report.figures import COST, favoured_of, on_log, value_of
+from llmfair.report.groups import Section
 from llmfair.report.page import Page, Source, plain_page, warnings_of
 from llmfair.report.phrases import capitalised, cell, few_queries, interval_text
 from llmfair.report.plots import Plot, front_plot
-from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, headed
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
 from llmfair.results import Exhibits, RunVerdict

@@ -15,16 +15,7 @@ from typing import Literal
 
 from llmfair.control_tokens import answer_of
 from llmfair.nouns import Completion, Finish
-from llmfair.rankers.answers import (
-    BY_FINISH,
-    DIRECTED,
-    NOUN,
-    asserted,
-    best_first,
-    two_in_order,
-    undressed,
-    without_refusals,
-)
+from llmfair.rankers import answers
 
 Form = Literal["order", "letter"]
 LABELS: Mapping[Form, tuple[str, str]] = {"order": ("1", "2"), "letter": ("A", "B")}
@@ -62,7 +53,7 @@ class Choice:
     mass: float | None = None
 
 
-_BY_FINISH = {finish: Problem[bad.name] for finish, bad in BY_FINISH.items()} | {
+_BY_FINISH = {finish: Problem[bad.name] for finish, bad in answers.BY_FINISH.items()} | {
     Finish.FILTERED: Problem.FILTERED
 }
 
@@ -114,16 +105,20 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
         return Choice(None, Problem.TRUNCATED)
     if len(answer) > LONGEST:
         return Choice(None, Problem.NO_ORDER)
-    text = undressed(answer)
+    text = answers.undressed(answer)
     if not text:
         return Choice(None, Problem.EMPTY)
     grammar, labels = _GRAMMARS[form], labels or LABELS[form]
-    rest, refused = without_refusals(text)
+    rest, refused = answers.without_refusals(text)
     chains = list(grammar.chain.finditer(rest))
-    if stated := [chain for chain in chains if asserted(rest, *chain.span())]:
-        around = rest if DIRECTED.search(rest) else ""
+    if stated := [chain for chain in chains if answers.asserted(rest, *chain.span())]:
+        around = rest if answers.DIRECTED.search(rest) else ""
         return _choice(
-            [best_first(grammar.named(chain[0]), chain[0], around, *chain.span()) for chain in stated], labels
+            [
+                answers.best_first(grammar.named(chain[0]), chain[0], around, *chain.span())
+                for chain in stated
+            ],
+            labels,
         )
     if chains:
         return Choice(None, Problem.NO_ORDER)
@@ -138,9 +133,10 @@ def read_text(text: str, form: Form, labels: Sequence[str] = ()) -> Choice:
         rows = [row for row in grammar.row.finditer(text) if None not in (row["before"], row["after"])]
         if rows := [row for row in rows if not row["before"].strip() or _leads(text, row.start("row"))]:
             return _choice(
-                [best_first(grammar.named(row["row"]), "", text, *row.span("row")) for row in rows], labels
+                [answers.best_first(grammar.named(row["row"]), "", text, *row.span("row")) for row in rows],
+                labels,
             )
-        if form == "order" and (order := two_in_order(rest)):
+        if form == "order" and (order := answers.two_in_order(rest)):
             return _choice([[str(number) for number in order]], labels)
     if statements := list(_stated(grammar, rest, labels)):
         choice = _choice(statements, labels)
@@ -199,7 +195,7 @@ def _choice(orders: Sequence[Sequence[str]], labels: Sequence[str]) -> Choice:
 
 
 _LIST_NUMBER = re.compile(r"^[^\S\n]*[0-9]+\.[^\S\n]+", re.MULTILINE)
-_NOUN = rf"\b(?i:{NOUN})\s*+"
+_NOUN = rf"\b(?i:{answers.NOUN})\s*+"
 
 
 class _Grammar:

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.checkpoints import (
-    Checkpoint,
-    arguments_of,
-    device_of,
-    dtype_of,
-    files_sha256,
-    find_checkpoint,
-    require_local,
-)
+from llmfair import checkpoints
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, UsageError, line_of
 from llmfair.io import files
@@ -38,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _loaded(checkpoint: Checkpoint, name: str, make: Callable[..., T], **settings: Any) -> T:
+def _loaded(checkpoint: checkpoints.Checkpoint, name: str, make: Callable[..., T], **settings: Any) -> T:
     """What `make` reads of a checkpoint. Raises BackendError for files that are missing or broken."""
     from transformers.utils import logging as progress
 
@@ -104,11 +96,13 @@ class CrossEncoder(ScoringRanker):
     costly = True
 
     def __init__(self, options: RankerOptions) -> None:
-        require_local()
-        self.checkpoint: Checkpoint = find_checkpoint(options.checkpoint or self.default)
+        checkpoints.require_local()
+        self.checkpoint: checkpoints.Checkpoint = checkpoints.find_checkpoint(
+            options.checkpoint or self.default
+        )
         self.passages = options.passages
-        self.arguments = arguments_of(self.name, options.backend_args, ARGUMENTS)
-        self.dtype = dtype_of(self.checkpoint, self.arguments["dtype"])[0]
+        self.arguments = checkpoints.arguments_of(self.name, options.backend_args, ARGUMENTS)
+        self.dtype = checkpoints.dtype_of(self.checkpoint, self.arguments["dtype"])[0]
         self.tokens = min(TOKENS, self.checkpoint.context or TOKENS)
         self.attribute = options.attribute
         self.prompt = load_prompt("neural")
@@ -186,7 +180,7 @@ class CrossEncoder(ScoringRanker):
         import torch
         import transformers
 
-        device = device_of(self.arguments["device"])[0]
+        device = checkpoints.device_of(self.arguments["device"])[0]
 
         def model(*where: Any, **settings: Any) -> Any:
             return getattr(transformers, self.auto).from_pretrained(*where, **settings).eval().to(device)
@@ -338,14 +332,14 @@ class Encoder(ScoringRanker):
             )
         if not (checkpoint := options.checkpoint or of_kind):
             raise UsageError(f"{name} names no checkpoint.", f"for example {name}:ORG/NAME, or a folder")
-        require_local("sentence_transformers")
-        self.arguments = arguments_of(name, options.backend_args, ENCODER_ARGUMENTS)
-        self.checkpoint = find_checkpoint(checkpoint)
+        checkpoints.require_local("sentence_transformers")
+        self.arguments = checkpoints.arguments_of(name, options.backend_args, ENCODER_ARGUMENTS)
+        self.checkpoint = checkpoints.find_checkpoint(checkpoint)
         settings = "".join(f" {key}={value}" for key, value in self._settings.items())
         parts = []  # further parts of a folder, such as how it pools; a repository's version says it
         if not self.checkpoint.revision:
             parts = [path for path in Path(self.checkpoint.source).glob("*/*") if path.is_file()]
-        of_parts = f" parts={files_sha256(parts)[:12]}" if parts else ""
+        of_parts = f" parts={checkpoints.files_sha256(parts)[:12]}" if parts else ""
         self._last: tuple[tuple[Document, ...], list[Any]] | None = None
         self.identity = f"{name} {self.checkpoint.identity}{of_parts}{settings}"
 
@@ -399,7 +393,7 @@ class Encoder(ScoringRanker):
         # mean pooling by default is no news
         logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
         make = getattr(sentence_transformers, self._class)
-        settings = {"device": device_of(self.arguments["device"])[0], **self._settings}
+        settings = {"device": checkpoints.device_of(self.arguments["device"])[0], **self._settings}
         return _loaded(self.checkpoint, self.name, make, **settings).eval()
 
 

@@ -27,11 +27,10 @@ from llmfair.report.figures import (
     utility_of,
     value_of,
 )
-from llmfair.report.groups import about
+from llmfair.report.groups import Section, about
 from llmfair.report.page import Page, Source, missing_of, plain_page, queries_table, warnings_of
 from llmfair.report.phrases import few_queries, reasons
 from llmfair.report.plots import Plot, Point, utility_and_ratio
-from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import CLOSER, crosses, way_of
 from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict

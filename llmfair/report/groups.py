@@ -14,6 +14,7 @@ from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import HEADLINES, against_the_band, favoured_of, spoken_of
 from llmfair.report.plots import Plot
+from llmfair.report.table import Table
 from llmfair.results import Declared, Results, query_figures
 
 if TYPE_CHECKING:
@@ -215,6 +216,21 @@ class Furthest:
     by: str
     over: str
     queries: Sequence[FurthestQuery]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What a kind tells of a run on the run's page.
+
+    `more`: tables below its own; `words` are paragraphs of the method, `facts` rows of its settings.
+    """
+
+    table: Table
+    plots: Sequence[Plot] = ()
+    furthest: Furthest | None = None
+    words: Sequence[str] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    more: Sequence[Table] = ()
 
 
 def furthest_from_parity(

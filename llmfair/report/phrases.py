@@ -124,7 +124,7 @@ def cell(row: Figure | None, band: Collection[float] = ()) -> str:
 
 
 def few_queries(queries: int) -> list[str]:
-    """A warning where intervals are refused, or known to fail skewed effects (statistics.md 2)."""
+    """A warning where intervals are refused, or known to fail skewed effects."""
     if queries >= FEW_QUERIES:
         return []
     few = f"only {count(queries, 'query', 'queries')}"

@@ -10,21 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from llmfair import registry
 from llmfair.io.text import count, plural, setting_text
+from llmfair.report import phrases
 from llmfair.report.figures import headline_plots, ratio_plots
-from llmfair.report.groups import Group, headlines
-from llmfair.report.phrases import (
-    audited_note,
-    calls_of,
-    conclusion_text,
-    drawn_note,
-    few_queries,
-    on_disk,
-    percent,
-    unparseable_text,
-)
+from llmfair.report.groups import Group, Section, headlines
 from llmfair.report.plan import calibration_table, plan_text, planned_note
 from llmfair.report.plots import Plot
-from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import COMPARED_STATUSES, STATUSES, VerdictWords, compared_verdicts
 from llmfair.results import Band, Conclusions, Declared, Exhibits, Figure, RunVerdict, Words
@@ -50,7 +40,7 @@ def wording(task: str) -> Wording:
 
 def before_text(planned: Mapping[str, Any]) -> str:
     """Calls, and answers that are on disk."""
-    return count(planned["calls"], "call") + on_disk(planned)
+    return count(planned["calls"], "call") + phrases.on_disk(planned)
 
 
 def verdict_of(conclusions: Conclusions) -> RunVerdict:
@@ -66,7 +56,8 @@ def table_of(results: Any, answers: str = "") -> Table:
     """
     words, design = wording(results.task), results.design
     concluded: dict[str, str] = {
-        condition: unparseable_text(condition, results) or conclusion_text(results.findings.get(condition))
+        condition: phrases.unparseable_text(condition, results)
+        or phrases.conclusion_text(results.findings.get(condition))
         for condition in design.keys
     }
     figures = (((row.measure, row.group), row.key, row) for row in results.of_all())
@@ -76,7 +67,7 @@ def table_of(results: Any, answers: str = "") -> Table:
         ("conclusion", concluded.get),
     ]
     queries, calls = count(design.queries, "query", "queries"), plural(design.calls, "call")
-    parts = [words.title, *audited_note(results), queries, f"{calls_of(results)} {calls}"]
+    parts = [words.title, *phrases.audited_note(results), queries, f"{phrases.calls_of(results)} {calls}"]
     notes = [f"{measure}: {note}" for measure, note in results.measure_notes.items()]
     for condition, of in results.chains.items():
         if of.ranked < of.asked:
@@ -84,12 +75,12 @@ def table_of(results: Any, answers: str = "") -> Table:
             notes.append(f"{name}: {of.ranked:,} of {of.asked:,} {words.unit} have all their answers")
     for condition, of in results.answers.items():
         if of.unparseable:
-            name, share = words.titles.get(condition, condition), percent(of.unparseable, of.asked)
+            name, share = words.titles.get(condition, condition), phrases.percent(of.unparseable, of.asked)
             notes.append(f"{name}: {share} of {of.asked:,} {answers or words.unit} cannot be parsed")
     notes += [
-        *drawn_note(design.drawn),
+        *phrases.drawn_note(design.drawn),
         *results.warnings,
-        *few_queries(max((row.n or 0 for row in results.of_all()), default=0) or design.queries),
+        *phrases.few_queries(max((row.n or 0 for row in results.of_all()), default=0) or design.queries),
     ]
     return Table.of(parts, columns, design.keys, notes, results.band, said=concluded, sees=results.sees)
 
@@ -164,7 +155,9 @@ class Wording:
     trail: Callable[[RunDir, str | None], Iterable[str]] | None = None
     """How a run went about its queries, or one of them, a line a step. Raises UsageError."""
 
-    concluded: Callable[[Any, Figure | None, Band, Words], str] = lambda finding, *_: conclusion_text(finding)
+    concluded: Callable[[Any, Figure | None, Band, Words], str] = lambda finding, *_: phrases.conclusion_text(
+        finding
+    )
     """A finding in the table of measured runs: with its figure and band, and the words of the groups."""
     tells_undefined: bool = True
     """Whether tables of measured runs say which figures have no value."""
@@ -214,7 +207,7 @@ def study_table(results: Any) -> Table:
     ]
     title = (name, *results.about, count(results.queries, "query", "queries"))
     alone = "each setting is concluded by itself: p is not adjusted over settings"
-    notes = (*drawn_note(results.drawn), *few_queries(results.queries), alone)
+    notes = (*phrases.drawn_note(results.drawn), *phrases.few_queries(results.queries), alone)
     return Table.of(title, columns, dict.fromkeys(row for _, row, _ in figures), notes)
 
 

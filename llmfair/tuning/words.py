@@ -20,10 +20,10 @@ from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
+from llmfair.report.groups import Section
 from llmfair.report.page import Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries, percent
 from llmfair.report.plan import duration
-from llmfair.report.section import Section
 from llmfair.report.table import Table, headed, markdown
 from llmfair.report.verdict import OTHER_GROUP, Case, VerdictWords, cases_of, crosses
 from llmfair.results import Conclusions, Exhibits

@@ -231,7 +231,7 @@ def test_adding_a_query_moves_no_other_query_s_rows() -> None:
 
 
 def test_from_a_deltr_order_the_tool_says_that_the_number_is_the_input_s() -> None:
-    """A ranker without preference, the paper's preset, the order of DELTR: statistics.md trap 4."""
+    """A ranker without preference, the paper's preset, the order of DELTR."""
     data = write_folder(Path("lists"), balanced(2, 40, 40))
     model = "fake:biased,listwise=0,prompt=0,malformed=0"
     said = llmfair("listwise", "-d", data, "--preset", "paper", "--initial", "deltr", "-m", model, "-v")

@@ -167,7 +167,7 @@ def test_bootstrap_t_is_about_the_t_interval_where_that_is_exact() -> None:
 
 
 def test_bootstrap_t_covers_skewed_ratios_of_few_queries_better() -> None:
-    """Coverage of ln R over 10 queries with a log-normal side: statistics.md 2, few queries."""
+    """Coverage of ln R over 10 queries with a log-normal side."""
     rng, truth = np.random.default_rng(2), np.exp(0.5)
     held = np.zeros(2)
     for _ in range(300):

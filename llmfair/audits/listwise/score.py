@@ -129,7 +129,7 @@ def files_in(folder: Path) -> Iterator[tuple[Path, str, int, int]]:
         yield path, condition, order, repeat
 
 
-def of_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) -> Rankings:
+def of_folder(run: RunDir, settings: ScoreSettings) -> Rankings:
     """The rankings of an audit, against its own qrels, groups, lists, attribute and rule for mixed items."""
     path, manifest = run.path, run.read_manifest()
     lists_asked = asked_of_lists(run, manifest.settings)
@@ -145,7 +145,7 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) 
     )
     for file, condition, order, repeat in files_in(path):
         name = f"{condition}.o{order}.r{repeat}"
-        files.setdefault(condition, {})[name] = scoring.scored(scoring.read_file(file, announce), scores)
+        files.setdefault(condition, {})[name] = scoring.scored(scoring.read_file(file), scores)
     if not any(files.values()):
         raise UsageError(f"{path} has no rankings.", "score measures the rankings of a listwise audit")
     for condition, chains in results.chains.items():  # figures would be of other queries or orders
@@ -180,25 +180,23 @@ def of_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) 
     )
 
 
-def score_files(
-    paths: Sequence[Path], settings: ScoreSettings, announce: scoring.Announce
-) -> Iterator[scoring.RunMeasurement]:
+def score_files(paths: Sequence[Path], settings: ScoreSettings) -> Iterator[scoring.RunMeasurement]:
     """TREC run files, one after the other, so that of many large ones one is in memory: a file's tag is the model.
 
     Raises UsageError, also for a file of which nothing is judged.
     """
     against = Against(*scoring.judged_by(settings))
     for path in paths:
-        file = scoring.read_file(path, announce)
+        file = scoring.read_file(path)
         scoring.check_queries(path, file, against.judgements)
         scoring.check_documents(path, file, against.judgements)
         columns = {"dataset": against.judgements.name, "attribute": against.attribute.name, "model": file.tag}
         yield _measured(Rankings({"run": str(path), **columns}, {str(path): [file]}, against), settings)
 
 
-def score_folder(run: RunDir, settings: ScoreSettings, announce: scoring.Announce) -> scoring.RunMeasurement:
+def score_folder(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
-    rankings = of_folder(run, settings, announce)
+    rankings = of_folder(run, settings)
     measured, audited = _measured(rankings, settings), rankings.audit
     measured = replace(measured, keys=[key for key in measured.keys if not ONE_OF_SEVERAL.search(key)])
     if audited is None or audited.attribute != measured.facts.attribute:

@@ -39,9 +39,9 @@ from llmfair.rankers.strategies import strategy_of
 from llmfair.report import groups, phrases
 from llmfair.report import plan as plans
 from llmfair.report.figures import headline_plots, on_log, ratio_of, utility_of, value_of
+from llmfair.report.groups import Section
 from llmfair.report.plan import Record
 from llmfair.report.plots import Plot, Point, utility_and_ratio
-from llmfair.report.section import Section
 from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table

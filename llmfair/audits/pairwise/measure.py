@@ -39,7 +39,7 @@ from llmfair.audits.pairwise.results import (
 )
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.runs.stopping import Stopping, StoppingPoint
-from llmfair.audits.scoring import Announce, Measuring
+from llmfair.audits.scoring import Measuring
 from llmfair.errors import UsageError
 from llmfair.io.files import AGAIN, integer, number, read_csv
 from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
@@ -409,12 +409,11 @@ def outcome_of(
     )
 
 
-def score_pairs(run: RunDir, settings: ScoreSettings, announce: Announce) -> scoring.RunMeasurement:
+def score_pairs(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A folder of pairs from its verdicts: its audit's figures, unless others are asked for. Raises UsageError."""
     results = results_of(run)
     scoring.check_attribute(run, results, settings)
     path = run.path / "verdicts.csv"
-    announce(path)
     by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in results.design.strata}
     for verdict in read_verdicts(path):
         by_stratum.setdefault(verdict.stratum, []).append(verdict)

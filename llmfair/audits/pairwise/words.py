@@ -23,11 +23,10 @@ from llmfair.metrics.names import in_words
 from llmfair.nouns import PairOutcome, PairVerdict
 from llmfair.report import groups, phrases, plan
 from llmfair.report.figures import headline_plots, ratio_of
-from llmfair.report.groups import Furthest, FurthestQuery, Values
+from llmfair.report.groups import Furthest, FurthestQuery, Section, Values
 from llmfair.report.phrases import few_queries, percent
 from llmfair.report.plan import Record, spread
 from llmfair.report.plots import stacked_answers
-from llmfair.report.section import Section
 from llmfair.report.table import Column, Table
 from llmfair.report.verdict import Case, VerdictWords
 from llmfair.report.words import Wording

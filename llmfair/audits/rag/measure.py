@@ -39,7 +39,6 @@ from llmfair.audits.rag.design import (
 )
 from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
 from llmfair.audits.rag.settings import CITED
-from llmfair.audits.scoring import Announce, Measuring, RunMeasurement, ScoredRun, ScoreFacts
 from llmfair.datasets.answers import ITEM
 from llmfair.errors import UsageError
 from llmfair.io import files
@@ -330,9 +329,8 @@ def read_log(path: Path) -> list[Retrieved]:
     return queries
 
 
-def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
+def score_log(path: Path, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A log as one condition, called by its path; of measures those that it can have, unless others are asked for."""
-    announce(path)
     queries, condition = read_log(path), str(path)
     lists = [shown for query in queries for shown in query.lists]
     usual = {
@@ -344,13 +342,13 @@ def score_log(path: Path, settings: ScoreSettings, announce: Announce) -> RunMea
     names = settings.measures or ",".join(name for name, there in usual.items() if there)
     measures = parse_measures(names, Retrieved)
     columns = measure_all(measures, {condition: queries})
-    facts = ScoredRun(
+    facts = scoring.ScoredRun(
         run=condition, dataset=path.stem, attribute=ITEM.name, model="log", task="rag", words=Words("", ""),
-        measures=[*map(str, measures)], conditions={condition: ScoreFacts(queries=len(queries))},
+        measures=[*map(str, measures)], conditions={condition: scoring.ScoreFacts(queries=len(queries))},
         undefined=undefined_counts(columns), findings={}, family=Family(0, None),
     )  # fmt: skip
     rows = summarise(columns, Inference(level=settings.level, ci=settings.ci))
-    return RunMeasurement(facts, rows, [Key(condition)])
+    return scoring.RunMeasurement(facts, rows, [Key(condition)])
 
 
 # What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha. Kim &
@@ -576,14 +574,13 @@ def outcome_of(
     return outcome.broken_off() if design.stops else outcome
 
 
-def score_rag(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
+def score_rag(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A run folder from its files alone: the figures of its audit, unless others are asked for.
 
     Before any answer they are those of what is shown. Raises UsageError.
     """
     results = results_of(run)
     design = results.design
-    announce(run.path / OUTPUTS)
     observations = read_observations(run)
     measures, names = scoring.measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
     lists = (shown for of in observations.values() for query in of for shown in query.lists)
@@ -639,7 +636,7 @@ def other_labels(base: ComparedRun, other: ComparedRun) -> bool:
     return len({path.is_file() and files.sha256(path) for path in paths}) > 1
 
 
-MEASURING = Measuring(
+MEASURING = scoring.Measuring(
     reads=Retrieved,
     agree={
         "k": ("show different numbers of items", "run both with the same -k"),

@@ -19,23 +19,12 @@ from llmfair.io.text import count, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import Conclusion
 from llmfair.rankers.reader import read_support
+from llmfair.report import verdict
 from llmfair.report.figures import COST, value_of
-from llmfair.report.groups import Group
+from llmfair.report.groups import Group, Section
 from llmfair.report.phrases import FEWEST_QUERIES, conclusion_text, percent
 from llmfair.report.plots import Line, Plot, Value, curves, palette
-from llmfair.report.section import Section
 from llmfair.report.table import Table
-from llmfair.report.verdict import (
-    ADVICE,
-    ANSWERED,
-    LOOK,
-    UNFINISHED,
-    UNREADABLE,
-    Case,
-    advice_of,
-    by_way,
-    cases_of,
-)
 from llmfair.report.words import Wording, before_text, table_of
 from llmfair.results import Conclusions, Declared, Exhibits, RunVerdict, absent_row
 from llmfair.stats.significance import holm
@@ -193,8 +182,8 @@ def interval_rows(of: Intervals) -> Iterator[Named]:
 
 LOST, NOT_ASSESSABLE, INCONCLUSIVE, KEPT = STATUSES = ("lost", "not assessable", "inconclusive", "kept")
 TO_CHANGE = {
-    **ADVICE,
-    **dict.fromkeys(UNREADABLE, ANSWERED),
+    **verdict.ADVICE,
+    **dict.fromkeys(verdict.UNREADABLE, verdict.ANSWERED),
     "beyond_worst_loss": "leave --worst-loss out, or give a larger one",
     "too_few_queries": "more queries: fewer than 5 with two useful items say nothing",
     "no_useful_items": "a generator that answers better with items than without, or --useful qrels and judgements",
@@ -204,11 +193,11 @@ TO_CHANGE = {
 
 def rag_verdict(conclusions: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
-    cases: dict[Conclusion, list[tuple[Case, Any]]] = {of: [] for of in Conclusion}
-    for case in cases_of(conclusions):
+    cases: dict[Conclusion, list[tuple[verdict.Case, Any]]] = {of: [] for of in Conclusion}
+    for case in verdict.cases_of(conclusions):
         cases[case.finding.conclusion].append((case, case.finding))
 
-    def disparity(case: tuple[Case, Any]) -> float:
+    def disparity(case: tuple[verdict.Case, Any]) -> float:
         return case[1].disparity or 0.0
 
     if within := cases[Conclusion.WITHIN]:
@@ -224,17 +213,17 @@ def rag_verdict(conclusions: Conclusions) -> RunVerdict:
     barred = cases[Conclusion.NOT_ASSESSABLE]
     reason = str(barred[0][1].reason if barred else "no_useful_items")
     sentence = f"nothing can be said of what fairness costs: {in_words(reason, CHANGE)}"
-    advice = advice_of(conclusions, TO_CHANGE.get(reason, LOOK))
+    advice = verdict.advice_of(conclusions, TO_CHANGE.get(reason, verdict.LOOK))
     if not barred and conclusions.run is None:
         sentence = "a log says how unequally items were shown, not what fairer lists would have cost"
         advice = "llmfair rag asks the generator about fairer lists of the same items"
     elif not barred and not conclusions.complete:
         sentence = "nothing can be said of what fairness costs: not all questions are answered yet"
-        advice = by_way(conclusions, UNFINISHED, "unfinished")
+        advice = verdict.by_way(conclusions, verdict.UNFINISHED, "unfinished")
     return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence, next=advice)
 
 
-def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> RunVerdict:
+def verdict_on(case: verdict.Case, finding: RagFinding, status: str, sentence: str) -> RunVerdict:
     """The verdict that speaks of one alpha of a retriever, which the sentence has a place for: how unequally items are
     shown beside the one list by score, how utility changes, and which loss is ruled out; then how to hold a build to
     it, or what would settle it."""
@@ -260,7 +249,7 @@ def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> R
             text += open_ if finding.lower < -margin else ruled_out
     advice = "larger --alpha cost less utility"
     if not facts.complete:
-        text, advice = f"{text}; not all questions are answered yet", UNFINISHED
+        text, advice = f"{text}; not all questions are answered yet", verdict.UNFINISHED
     elif within:
         gate = quote(f"{finding.measure}:{case.key}>={-margin:g}")
         again = facts.ways.get("again", "llmfair rag")
@@ -268,7 +257,7 @@ def verdict_on(case: Case, finding: RagFinding, status: str, sentence: str) -> R
     elif finding.conclusion == Conclusion.INCONCLUSIVE:
         advice = f"{queries_for(margin, finding.worst_loss, facts.level)}; {advice}"
     if not (facts.complete and within):
-        advice = by_way(facts, advice, "alpha" if facts.complete else "unfinished")
+        advice = verdict.by_way(facts, advice, "alpha" if facts.complete else "unfinished")
     return RunVerdict(
         status=status, sentence=text, next=advice, condition=case.key.condition, measure=finding.measure,
         estimate=figure.value, low=figure.low, high=figure.high, n=figure.n,

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import structs
 
+from llmfair.audits import scoring
 from llmfair.audits.aggregates import ALL, Inference, mean_of, numbers_of, row_of, summarise
 from llmfair.audits.comparing import ComparedRun, changes_by_query
 from llmfair.audits.design import RELEVANT, Outcome, read_relevant, relevant_lines
@@ -37,15 +38,6 @@ from llmfair.audits.refine.design import (
 )
 from llmfair.audits.refine.results import PaperTest, RefineFacts, RefineFinding, RefineResults, ReplyCounts
 from llmfair.audits.refine.settings import BASELINE
-from llmfair.audits.scoring import (
-    SCORES,
-    Announce,
-    Measuring,
-    RunMeasurement,
-    check_attribute,
-    measured_by,
-    measures_of,
-)
 from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
 from llmfair.errors import UsageError
@@ -188,7 +180,7 @@ def files_of(
             f"{of.query.query_id}\t{refined_text(of.query, of.kept.added)}\n" for of in topics
         ],
         GROUPS: groups_lines(_groups(design, rankings, qrels)),
-        SCORES: scores_lines(rankings[BASELINE]),
+        scoring.SCORES: scores_lines(rankings[BASELINE]),
         **{f"rankings/{name}.run": run_lines(of, tags.get(name, TAG)) for name, of in rankings.items()},
     }
     if any(qrels.values()):
@@ -489,15 +481,16 @@ def rule_of(design: RefineFacts) -> Rule:
     return Rule(design.objective, design.aimed, design.utility, design.margin, controls_of(design.baselines))
 
 
-def score_refine(run: RunDir, settings: ScoreSettings, announce: Announce) -> RunMeasurement:
+def score_refine(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A run folder from its files alone: the figures of its audit, unless others are asked for. Raises UsageError."""
     results: RefineResults = results_of(run)
-    check_attribute(run, results, settings)
-    announce(run.path / "rankings")
+    scoring.check_attribute(run, results, settings)
     rule, observations = rule_of(results.design), read_observations(run)
     goals = (rule.objective, rule.aimed, rule.utility)
-    measures, shown = measures_of(settings, results, Judged, goals)
-    return measured_by(run, results, settings, observations, measures, shown, partial(concluded, rule))
+    measures, shown = scoring.measures_of(settings, results, Judged, goals)
+    return scoring.measured_by(
+        run, results, settings, observations, measures, shown, partial(concluded, rule)
+    )
 
 
 def refine_changes(
@@ -509,7 +502,7 @@ def refine_changes(
             yield structs.replace(row, headline=row.measure == base.results.design.objective)
 
 
-MEASURING = Measuring(
+MEASURING = scoring.Measuring(
     reads=Judged,
     gated=(FAIR_QR,),
     agree={

@@ -27,10 +27,9 @@ from llmfair.nouns import Conclusion, Key
 from llmfair.rankers.fair_qr import read_keywords
 from llmfair.report import plots as base
 from llmfair.report.figures import value_of
-from llmfair.report.groups import Group
+from llmfair.report.groups import Group, Section
 from llmfair.report.phrases import FEW_QUERIES, cell, conclusion_text, percent
 from llmfair.report.plots import point
-from llmfair.report.section import Section
 from llmfair.report.table import Table
 from llmfair.report.verdict import ADVICE, UNFINISHED, advice_of
 from llmfair.report.words import Wording, before_text, table_of
