@@ -173,34 +173,20 @@ def show(
     from llmfair.datasets.answers import has_answers, load_answers
     from llmfair.datasets.base import facts, load_dataset
     from llmfair.datasets.files import DataOptions
+    from llmfair.report.table import Table
     from llmfair.settings.commands import ListSettings
 
     files = DataOptions(columns=columns, attributes=attributes, groups=groups, run=run)
     source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, files)
     # of a source without lists of its own those of a default audit are shown
     document = facts(source if source.has_lists else load_lists(ListSettings(dataset=name))[0])
-    return View(document, _facts_table(document))
-
-
-@command(datasets, "llmfair datasets attributes", "llmfair datasets attributes > my-folder/attributes.toml")
-def attributes() -> View:
-    """The built-in attributes, as the attributes.toml of a folder declares its own."""
-    from llmfair.datasets.attributes import shipped_attributes
-
-    text = shipped_attributes().read_text("utf-8")
-    return View({"text": text}, text.removesuffix("\n"))
-
-
-def _facts_table(document: dict[str, Any]) -> Any:
-    from llmfair.report.table import Table
-
-    attributes = list(document["attributes"])
-    header = ("query", "text", "candidates", *(f"{name}: relevant P/U, other P/U" for name in attributes))
+    names = list(document["attributes"])
+    header = ("query", "text", "candidates", *(f"{of}: relevant P/U, other P/U" for of in names))
     rows = []
     for query in document["queries"]:
         cells = [
             ", ".join(f"{of[f'{what} protected']}/{of[f'{what} unprotected']}" for what in RELEVANCE)
-            for of in (query["cells"][name] for name in attributes)
+            for of in (query["cells"][name] for name in names)
         ]
         rows.append((query["query_id"], query["text"], str(query["candidates"]), *cells))
     notes = [
@@ -223,7 +209,16 @@ def _facts_table(document: dict[str, Any]) -> Any:
     notes += [f"left out: {why}" for why in document.get("left_out", {}).values()]
     notes.append(f"fingerprint {document['fingerprint'][:16]}")
     title = f"{document['dataset']} · {document['documents']} documents · {len(rows)} queries"
-    return Table(title, header, tuple(rows), tuple(notes))
+    return View(document, Table(title, header, tuple(rows), tuple(notes)))
+
+
+@command(datasets, "llmfair datasets attributes", "llmfair datasets attributes > my-folder/attributes.toml")
+def attributes() -> View:
+    """The built-in attributes, as the attributes.toml of a folder declares its own."""
+    from llmfair.datasets.attributes import shipped_attributes
+
+    text = shipped_attributes().read_text("utf-8")
+    return View({"text": text}, text.removesuffix("\n"))
 
 
 def _counted(sides: Mapping[str, int], words: Mapping[str, str]) -> str:

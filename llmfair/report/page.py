@@ -422,7 +422,12 @@ def many_page(sources: Sequence[Source], measures: Declared, page_of: Callable[[
         missing += [f"{name}: {line}" for line in (page.missing if page else lacking_of(source)[:-1])]
         for run, verdict in page.outcome if page else outcome_of(results):
             outcome.append((f"{name} {run}".strip(), verdict))
-        facts.append((name, _fact(source)))
+        fact = str(results.task)
+        if source.is_audit:
+            cost = f" · cost {text}" if (text := cost_of(source.manifest)) else ""
+            title = kind_of(results.task).words.table(results).title
+            fact = f"{title}{cost} · seed {results.design.seed} · {results.status}"
+        facts.append((name, fact))
     facts += [(source.name, "no results yet") for source in unfinished_runs]
     paragraphs = [kind_of(group.task).words.method for group in groups] + [
         page.method.words for _, page in others
@@ -566,13 +571,3 @@ def _tables(group: Group) -> Iterator[Table]:
         yield Table.of(title, [*cells(figures[place]), ("queries", queries.get)], numbers)
     if any(texts.values()):
         yield Table.of(f"Conclusions · {_about(group)} · {group.task}", cells(texts), group.rows)
-
-
-def _fact(source: Source) -> str:
-    """What was run, in a line."""
-    results = source.results
-    if not source.is_audit:
-        return str(results.task)
-    cost = f" · cost {text}" if (text := cost_of(source.manifest)) else ""
-    title = kind_of(results.task).words.table(results).title
-    return f"{title}{cost} · seed {results.design.seed} · {results.status}"

@@ -10,21 +10,13 @@ from typing import Any
 
 import pytest
 
+from llmfair import errors
 from llmfair.asking.batch import FILE, Batch, Batches, batch_of, dispatch_batch, in_files, read_sent
 from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import Journal
 from llmfair.asking.limits import Limits, Progress
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.openai import OpenAI
-from llmfair.errors import (
-    BackendError,
-    Incomplete,
-    LlmfairError,
-    MissingKey,
-    Rejected,
-    RunConflict,
-    Unavailable,
-)
 from llmfair.nouns import Chat, Completion, Failure, Labels, Message, Permutation, Sampling, Steps
 from tests.batch_server import BatchServer, Made, as_json
 from tests.batch_server import unwaiting as unwaiting
@@ -73,19 +65,19 @@ class Run:
         assert ended is None
         return results
 
-    def ask(self, *programs: Program) -> tuple[dict[str, Any], LlmfairError | None]:
+    def ask(self, *programs: Program) -> tuple[dict[str, Any], errors.LlmfairError | None]:
         """Results or Failures by probe, and what ended the run."""
         self.folder.mkdir(exist_ok=True)
         backend = OpenAI("m", BackendOptions(base_url=self.url))
         journal = Journal(self.folder / "journal.jsonl", "run", backend.identity)
         self.progress = Progress(tell=self.told.append)
         results: dict[str, Any] = {}
-        ended: LlmfairError | None = None
+        ended: errors.LlmfairError | None = None
         try:
             server = Batches(backend, self.limits.retries, self.limits.max_wait, self.progress.waits)
             asked = dispatch_batch(programs, server, journal, Sampling(), self.limits, self.progress)
             results.update(asked)
-        except LlmfairError as error:
+        except errors.LlmfairError as error:
             ended = error
         finally:
             journal.close()
@@ -191,14 +183,14 @@ def test_what_no_question_can_survive_ends_the_run() -> None:
     with BatchServer(lambda body, attempt: refused) as server:
         run = Run(server.base_url)
         _, ended = run.ask(program("a", [chat("a")]), program("b", [chat("b")]))
-        assert type(ended) is BackendError and "no such model" in ended.message
+        assert type(ended) is errors.BackendError and "no such model" in ended.message
         assert len(server.batches) == 1
     answers_some = iter([rank({"messages": [{"role": "user", "content": "a"}]}, 1), refused])
     with BatchServer(lambda body, attempt: next(answers_some)) as server:
         results, ended = Run(server.base_url, "other").ask(
             program("a", [chat("a")]), program("b", [chat("b")])
         )
-        assert isinstance(ended, Incomplete) and "no such model" in ended.message
+        assert isinstance(ended, errors.Incomplete) and "no such model" in ended.message
         assert results["a"] == ["OK"], "what was answered is kept, and told"
 
 
@@ -222,7 +214,7 @@ def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: 
     with BatchServer(refuse=lambda lines: next(refusals)) as server:
         run = Run(server.base_url)
         results, ended = run.ask(*programs)
-        assert isinstance(ended, Rejected) and not results and "at line 1: not now" in ended.message
+        assert isinstance(ended, errors.Rejected) and not results and "at line 1: not now" in ended.message
         assert not Path("run/batch-1.jsonl").exists()
         assert "batch_2 runs on at" in run.told[-1]
         results, ended = run.ask(*programs)
@@ -237,7 +229,7 @@ def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None
         run = Run(server.base_url, max_wait=0.0, retries=0)
         server.on = lambda event: False if event == "look" else None
         _, ended = run.ask(one)
-        assert isinstance(ended, Unavailable) and "batch_1 runs on" in run.told[-1]
+        assert isinstance(ended, errors.Unavailable) and "batch_1 runs on" in run.told[-1]
         server.on = lambda event: None
         made, server.batches = server.batches, []
         _, ended = run.ask(one)
@@ -246,14 +238,14 @@ def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None
         lines = Path("run/batch-1.jsonl").read_bytes()
         Path("run/batch-1.jsonl").unlink()
         _, ended = run.ask(one)
-        assert isinstance(ended, RunConflict)
+        assert isinstance(ended, errors.RunConflict)
         assert "batch-1.jsonl does not hold the 1 lines of batch_1" in ended.message
         Path("run/batch-1.jsonl").write_bytes(lines)
         books = Path("run", FILE).read_text()
         for damaged in ("", "[]", '{"batches": [{"file": 1}]}'):
             Path("run", FILE).write_text(damaged)
             _, ended = run.ask(one)
-            assert isinstance(ended, RunConflict) and "run/batches.json: " in ended.message
+            assert isinstance(ended, errors.RunConflict) and "run/batches.json: " in ended.message
         Path("run", FILE).write_text(books)
         assert len(run.all(one)["a"]) == 1 and len(server.batches) == 1
 
@@ -328,7 +320,7 @@ def test_the_key_is_wanted_where_something_is_asked(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert Run("https://api.openai.com/v1").all(program("none")) == {"none": []}
     _, ended = Run("https://api.openai.com/v1").ask(*each("a"))
-    assert isinstance(ended, MissingKey)
+    assert isinstance(ended, errors.MissingKey)
     assert [path.name for path in Path("run").iterdir()] == ["journal.jsonl"]
 
 
@@ -376,7 +368,7 @@ def test_a_wait_that_a_server_asks_for_is_kept_and_told() -> None:
     "told", [{"status": "quantum"}, {"status": None}, {"id": "../files"}, {"output_file_id": "\x1b[2J"}]
 )
 def test_what_is_no_batch_is_not_believed(told: dict[str, Any]) -> None:
-    with pytest.raises(BackendError, match=r"something else \(JSON of another form\)"):
+    with pytest.raises(errors.BackendError, match=r"something else \(JSON of another form\)"):
         looked(thing(**told), state)
 
 

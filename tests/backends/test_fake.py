@@ -10,30 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
+from llmfair import nouns
 from llmfair.asking.journal import chat_sampling
 from llmfair.backends.base import Backend, BackendOptions
 from llmfair.backends.fake import Fake, fake
 from llmfair.backends.simulated import NOTHING, Pairs
 from llmfair.errors import UsageError
-from llmfair.nouns import (
-    Candidates,
-    Cell,
-    Chat,
-    Completion,
-    Document,
-    Labels,
-    Message,
-    PairAnswer,
-    PairVerdict,
-    Permutation,
-    Probe,
-    Query,
-    Request,
-    Sampling,
-    Side,
-    Text,
-    drive,
-)
 from llmfair.prompts import load_prompt
 from llmfair.rankers.choices import read_choice
 from llmfair.rankers.pairwise import PairwiseRanker, read_answer
@@ -50,24 +32,26 @@ def model(name: str, seed: int = 0) -> Fake:
     return fake(name, BackendOptions(seed=seed))
 
 
-def probe_of(query_id: str = "q", number: int = 0, draw: int = 0, grades: tuple[int, int] = (1, 1)) -> Probe:
-    documents = (Document("p", "Ada"), Document("u", "Charles"))
+def probe_of(
+    query_id: str = "q", number: int = 0, draw: int = 0, grades: tuple[int, int] = (1, 1)
+) -> nouns.Probe:
+    documents = (nouns.Document("p", "Ada"), nouns.Document("u", "Charles"))
     relevance = dict(zip("pu", grades, strict=True))
-    candidates = Candidates(Query(query_id, "computing"), documents, relevance)
-    return Probe("p", candidates, "relevant", "neutral", order=number, draw=draw)
+    candidates = nouns.Candidates(nouns.Query(query_id, "computing"), documents, relevance)
+    return nouns.Probe("p", candidates, "relevant", "neutral", order=number, draw=draw)
 
 
-async def answers(backend: Backend, chats: Sequence[Chat]) -> list[Completion]:
+async def answers(backend: Backend, chats: Sequence[nouns.Chat]) -> list[nouns.Completion]:
     found = []
     for chat in chats:
-        sampling = chat_sampling(chat, Sampling())
+        sampling = chat_sampling(chat, nouns.Sampling())
         key = request_key(backend.identity, chat, sampling, about=backend.reads_about)
-        found.append(await backend.complete(Request(chat, sampling, key, "p")))
+        found.append(await backend.complete(nouns.Request(chat, sampling, key, "p")))
     return found
 
 
-def verdict_of(backend: Backend, probe: Probe, ranker: PairwiseRanker = RANKER) -> PairVerdict:
-    return drive(ranker.steps(probe), lambda chat: asyncio.run(answers(backend, [chat]))[0])
+def verdict_of(backend: Backend, probe: nouns.Probe, ranker: PairwiseRanker = RANKER) -> nouns.PairVerdict:
+    return nouns.drive(ranker.steps(probe), lambda chat: asyncio.run(answers(backend, [chat]))[0])
 
 
 # The figures that a plant implies (pairwise.md 12)
@@ -95,21 +79,23 @@ ROWS = [
     Row("position=0.5,lapse=0.1,malformed=0.05,query_sd=0.5", (0.2492, 0.2492, 0.3552, 0.1464), 1, 1, 0, 0.4237, 0.0388, 0.05),
     Row("position=8", (0.0003, 0.0003, 0.9993, 0.0000), 1, 1, 0, 8, 0),
 ]  # fmt: skip
-READABLE = (Cell.PP, Cell.UU, Cell.FF, Cell.SS)
-SIDES = ([Side.PROTECTED, Side.UNPROTECTED], [Side.UNPROTECTED, Side.PROTECTED])
+READABLE = (nouns.Cell.PP, nouns.Cell.UU, nouns.Cell.FF, nouns.Cell.SS)
+SIDES = ([nouns.Side.PROTECTED, nouns.Side.UNPROTECTED], [nouns.Side.UNPROTECTED, nouns.Side.PROTECTED])
 
 
-async def cells(backend: Fake, pairs: int) -> Counter[Cell]:
+async def cells(backend: Fake, pairs: int) -> Counter[nouns.Cell]:
     """Cells of pairs of one query each, so that pairs are independent; only what a simulated model reads is made."""
-    found, expects, sampling = Counter[Cell](), Permutation(2), Sampling()
+    found, expects, sampling = Counter[nouns.Cell](), nouns.Permutation(2), nouns.Sampling()
     for number in range(pairs):
         read = []
         for sides in SIDES:
             about = {"task": "pairwise", "query_id": f"q{number}", "sides": sides}
-            request = Request(Chat((), expects, about=about), sampling, f"{number} {sides[0]}", "p")
+            request = nouns.Request(
+                nouns.Chat((), expects, about=about), sampling, f"{number} {sides[0]}", "p"
+            )
             choice = read_choice(await backend.complete(request), "order")
-            read.append(PairAnswer(None if choice.item is None else sides[choice.item], choice.problem))
-        found[PairVerdict("q", "relevant", number, 0, "p", "u", *read).cell] += 1
+            read.append(nouns.PairAnswer(None if choice.item is None else sides[choice.item], choice.problem))
+        found[nouns.PairVerdict("q", "relevant", number, 0, "p", "u", *read).cell] += 1
     return found
 
 
@@ -131,7 +117,7 @@ def are_met(row: Row, pairs: int) -> None:
     bad = row.malformed
     counts = asyncio.run(cells(model(given(row), seed=3), pairs))
     readable = sum(counts[cell] for cell in READABLE)
-    expected = {Cell.M1: 2 * bad * (1 - bad), Cell.M2: bad**2, Cell.T: 0.0}
+    expected = {nouns.Cell.M1: 2 * bad * (1 - bad), nouns.Cell.M2: bad**2, nouns.Cell.T: 0.0}
     for cell, share in expected.items():
         assert abs(counts[cell] / pairs - share) <= 4 * math.sqrt(share * (1 - share) / pairs)
     for cell, share in zip(READABLE, row.shares, strict=True):
@@ -178,7 +164,7 @@ def test_a_query_has_one_effect_for_all_its_pairs() -> None:
 
 def test_the_oracle_prefers_relevance_then_the_item_shown_first() -> None:
     oracle = model("oracle,malformed=0")
-    for grades, cell in [((2, 1), Cell.PP), ((0, 1), Cell.UU), ((1, 1), Cell.FF)]:
+    for grades, cell in [((2, 1), nouns.Cell.PP), ((0, 1), nouns.Cell.UU), ((1, 1), nouns.Cell.FF)]:
         assert verdict_of(oracle, probe_of(grades=grades)).cell is cell
         assert verdict_of(oracle, probe_of(grades=grades), LETTER).cell is cell
 
@@ -193,18 +179,18 @@ def test_both_forms_are_answered_in_their_own_words() -> None:
     backend = model(f"biased,{OFF},pairwise=50")
     for ranker, texts in ((RANKER, ["[1] > [2]", "[2] > [1]"]), (LETTER, ["A", "B"])):
         assert [c.text for c in asyncio.run(answers(backend, ranker.chats(probe_of())))] == texts
-        assert verdict_of(backend, probe_of(), ranker).cell is Cell.PP
+        assert verdict_of(backend, probe_of(), ranker).cell is nouns.Cell.PP
 
 
 @pytest.mark.parametrize("ranker", [RANKER, LETTER], ids=["order", "letter"])
 def test_no_damaged_answer_names_a_winner(ranker: PairwiseRanker) -> None:
     damaged = Pairs().damaged(ranker.chats(probe_of())[0], "")
-    choices = [read_answer(Completion(text, finish), ranker.form, "text") for text, finish in damaged]
+    choices = [read_answer(nouns.Completion(text, finish), ranker.form, "text") for text, finish in damaged]
     assert all(choice.problem not in (None, "tie") for choice in choices)
     problems = {str(choice.problem) for choice in choices}
     assert problems >= {"duplicate", "contradictory", "no_order", "truncated", "empty", "refused"}
     assert ("out_of_range" in problems) == (ranker is RANKER)
-    assert verdict_of(model("oracle,malformed=1"), probe_of(), ranker).cell is Cell.M2
+    assert verdict_of(model("oracle,malformed=1"), probe_of(), ranker).cell is nouns.Cell.M2
 
 
 def test_a_run_over_lists_keeps_its_name() -> None:
@@ -241,11 +227,14 @@ COMEDY, CRIME = "comedy", "crime"
 def read_from(labels: Sequence[str], times: int = 1, **parameters: float) -> list[str]:
     name = ",".join(["reader", *(f"{key}={value}" for key, value in parameters.items())])
     backend = fake(name, BackendOptions())
-    chat = Chat((Message("user", "Which?"),), Text(), about={"task": "rag", "labels": list(labels)})
+    chat = nouns.Chat(
+        (nouns.Message("user", "Which?"),), nouns.Text(), about={"task": "rag", "labels": list(labels)}
+    )
 
     async def ask() -> list[str]:
         requests = (
-            Request(chat, Sampling(max_tokens=8), f"key {number}", "probe") for number in range(times)
+            nouns.Request(chat, nouns.Sampling(max_tokens=8), f"key {number}", "probe")
+            for number in range(times)
         )
         return [(await backend.complete(request)).text for request in requests]
 
@@ -268,15 +257,17 @@ def test_shares_are_those_injected() -> None:
 
 
 def test_it_orders_no_lists_and_rankers_read_nothing() -> None:
-    chat = Chat((Message("user", "Order."),), Text(), about={"task": "listwise"})
+    chat = nouns.Chat((nouns.Message("user", "Order."),), nouns.Text(), about={"task": "listwise"})
     with pytest.raises(UsageError, match="does not answer such questions") as caught:
-        asyncio.run(fake("reader", BackendOptions()).complete(Request(chat, Sampling(), "key", "probe")))
+        asyncio.run(
+            fake("reader", BackendOptions()).complete(nouns.Request(chat, nouns.Sampling(), "key", "probe"))
+        )
     assert "rag" in caught.value.hint
 
 
 @pytest.mark.parametrize(("label", "output", "says"), [("a", "a", "yes"), ("a", "b", "no"), ("", "", "no")])
 def test_an_item_supports_the_answer_that_is_its_label(label: str, output: str, says: str) -> None:
     about = {"task": "support", "label": label, "output": output}
-    chat = Chat((Message("user", "Does it?"),), Labels(("yes", "no")), about=about)
-    request = Request(chat, Sampling(), "key", "probe")
+    chat = nouns.Chat((nouns.Message("user", "Does it?"),), nouns.Labels(("yes", "no")), about=about)
+    request = nouns.Request(chat, nouns.Sampling(), "key", "probe")
     assert asyncio.run(fake("reader", BackendOptions()).complete(request)).text == says

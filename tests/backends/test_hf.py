@@ -12,23 +12,11 @@ from typing import Any
 
 import pytest
 
-from llmfair import checkpoints
+from llmfair import checkpoints, nouns
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import LocalBackend, hf
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, UsageError
-from llmfair.nouns import (
-    Chat,
-    Completion,
-    Expects,
-    Finish,
-    Labels,
-    Message,
-    Permutation,
-    Request,
-    Sampling,
-    Text,
-)
 from llmfair.rankers.choices import LABELS, read_margin
 from tests import models
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
@@ -37,7 +25,7 @@ from tests.models import one_thread as one_thread
 pytestmark = pytest.mark.whole
 
 models.needs_local()
-LETTER, ORDER = Labels(("A", "B")), Permutation(2)
+LETTER, ORDER = nouns.Labels(("A", "B")), nouns.Permutation(2)
 PLAIN = BackendOptions()
 FAMILIES: tuple[models.Family, ...] = ("mistral", "llama", "qwen")
 
@@ -53,20 +41,24 @@ def mistral(folders: dict[str, Path]) -> Path:
     return folders["mistral"]
 
 
-def request(number: int = 0, expects: Expects = LETTER, key: str | None = None, **sampling: Any) -> Request:
+def request(
+    number: int = 0, expects: nouns.Expects = LETTER, key: str | None = None, **sampling: Any
+) -> nouns.Request:
     """A question of its own length for each number."""
     words = " ".join(f"word{word}" for word in range(number % 17))
-    chat = Chat((Message("system", "You choose."), Message("user", f"{number}: {words} A or B?")), expects)
+    chat = nouns.Chat(
+        (nouns.Message("system", "You choose."), nouns.Message("user", f"{number}: {words} A or B?")), expects
+    )
     settings = {"max_tokens": 12, **sampling}
-    return Request(chat, Sampling(**settings), key or f"key {number}", f"probe {number}")
+    return nouns.Request(chat, nouns.Sampling(**settings), key or f"key {number}", f"probe {number}")
 
 
 def answers(
-    model: Path | str, requests: Iterable[Request], options: BackendOptions = PLAIN, alone: bool = False
-) -> list[Completion]:
+    model: Path | str, requests: Iterable[nouns.Request], options: BackendOptions = PLAIN, alone: bool = False
+) -> list[nouns.Completion]:
     """What a model answers, all at once or one after the other."""
 
-    async def ask() -> list[Completion]:
+    async def ask() -> list[nouns.Completion]:
         backend = hf(str(model), options)
         await backend.open()
         try:
@@ -137,7 +129,7 @@ def test_what_prompts_begin_with_is_read_once(mistral: Path, monkeypatch: pytest
     assert model.template is not None
     prompts, labels = [], []
     for number in (0, 3, 11, 5, 5):
-        shown = (Message("user", f"{'Which one is it? ' * 6}{'word ' * number}A or B?"),)
+        shown = (nouns.Message("user", f"{'Which one is it? ' * 6}{'word ' * number}A or B?"),)
         ids, tokens = model.template.label_ids(shown, label_answers(LETTER))
         prompts.append(ids)
         labels.append(tokens)
@@ -254,7 +246,7 @@ def test_an_unknown_change_of_the_logits_is_an_error_and_not_a_guess(
 def test_greedy_text_is_transformers_own_alone_and_in_a_batch(mistral: Path) -> None:
     import torch
 
-    asked = [request(number, Text()) for number in range(5)]
+    asked = [request(number, nouns.Text()) for number in range(5)]
     together = answers(mistral, asked)
     assert [one.text for one in together] == [one.text for one in answers(mistral, asked, alone=True)]
     template, model = ChatTemplate(models.chat_tokenizer("mistral")), loaded(mistral)
@@ -263,7 +255,7 @@ def test_greedy_text_is_transformers_own_alone_and_in_a_batch(mistral: Path) -> 
         with torch.inference_mode():
             said = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, pad_token_id=0)
         assert found.text == template.tokenizer.decode(said[0, ids.shape[1] :], skip_special_tokens=True)
-        assert found.finish is Finish.LENGTH and found.completion_tokens == 12
+        assert found.finish is nouns.Finish.LENGTH and found.completion_tokens == 12
 
 
 def test_a_checkpoint_s_own_sampling_settings_are_left_out(mistral: Path, tmp_path: Path) -> None:
@@ -274,17 +266,17 @@ def test_a_checkpoint_s_own_sampling_settings_are_left_out(mistral: Path, tmp_pa
         "do_sample": True, "temperature": 2.0, "repetition_penalty": 5.0, "top_k": 3, "max_length": 9,
     }  # fmt: skip
     (folder / "generation_config.json").write_text(json.dumps(settings))
-    asked = [request(number, Text(), max_tokens=24) for number in range(4)]
+    asked = [request(number, nouns.Text(), max_tokens=24) for number in range(4)]
     assert [one.text for one in answers(folder, asked)] == [one.text for one in answers(mistral, asked)]
 
 
 def test_draws_have_a_seed_of_their_own_and_do_not_depend_on_the_batch(mistral: Path) -> None:
-    asked = [request(number, Text(), temperature=1.0) for number in range(4)]
+    asked = [request(number, nouns.Text(), temperature=1.0) for number in range(4)]
     together = [one.text for one in answers(mistral, asked)]
     assert together == [one.text for one in answers(mistral, asked, alone=True)]
-    greedy = [one.text for one in answers(mistral, [request(n, Text()) for n in range(4)])]
+    greedy = [one.text for one in answers(mistral, [request(n, nouns.Text()) for n in range(4)])]
     assert sum(a == b for a, b in zip(together, greedy, strict=True)) <= 2
-    same_words = [request(3, Text(), temperature=1.0, key=f"draw {draw}") for draw in range(6)]
+    same_words = [request(3, nouns.Text(), temperature=1.0, key=f"draw {draw}") for draw in range(6)]
     assert len({one.text for one in answers(mistral, same_words)}) >= 4
 
 
@@ -310,24 +302,24 @@ def test_an_answer_ends_at_the_end_token_or_at_a_stop(mistral: Path, tmp_path: P
         model.lm_head.weight[1] *= 6.0  # </s>
 
     folder = changed(mistral, tmp_path / "short", ends)
-    found = answers(folder, [request(number, Text(), max_tokens=40) for number in range(12)])
-    whole = [one for one in found if one.finish is Finish.STOP]
+    found = answers(folder, [request(number, nouns.Text(), max_tokens=40) for number in range(12)])
+    whole = [one for one in found if one.finish is nouns.Finish.STOP]
     assert whole and all((one.completion_tokens or 0) < 40 and "</s>" not in one.text for one in whole)
-    (long,) = answers(mistral, [request(0, Text(), max_tokens=20)])
+    (long,) = answers(mistral, [request(0, nouns.Text(), max_tokens=20)])
     stop = long.text[len(long.text) // 2 :][:3]
-    (cut,) = answers(mistral, [request(0, Text(), max_tokens=20, stop=(stop,))])
-    assert cut.text == long.text.partition(stop)[0] and cut.finish is Finish.STOP
+    (cut,) = answers(mistral, [request(0, nouns.Text(), max_tokens=20, stop=(stop,))])
+    assert cut.text == long.text.partition(stop)[0] and cut.finish is nouns.Finish.STOP
 
 
 @pytest.mark.parametrize("n", [4, 20])
 def test_held_orders_are_all_valid(mistral: Path, n: int) -> None:
     asked = [
-        request(number, Permutation(n), constrain=True, temperature=1.0, max_tokens=16 + 8 * n)
+        request(number, nouns.Permutation(n), constrain=True, temperature=1.0, max_tokens=16 + 8 * n)
         for number in range(8)
     ]
     found = answers(mistral, asked)
     for one in found:
-        assert one.finish is Finish.STOP
+        assert one.finish is nouns.Finish.STOP
         assert sorted(int(label.strip("[]")) for label in one.text.split(" > ")) == list(range(1, n + 1))
     assert len({one.text for one in found}) >= min(len(found), n // 2)
 
@@ -335,23 +327,23 @@ def test_held_orders_are_all_valid(mistral: Path, n: int) -> None:
 def test_held_labels_are_said_and_free_requests_beside_them_stay_free(mistral: Path) -> None:
     held = [request(number, constrain=True, temperature=3.0, max_tokens=16) for number in range(40)]
     found = answers(mistral, held)
-    assert {one.text for one in found} == {"A", "B"} and {one.finish for one in found} == {Finish.STOP}
+    assert {one.text for one in found} == {"A", "B"} and {one.finish for one in found} == {nouns.Finish.STOP}
 
 
 def test_a_prompt_that_does_not_fit_is_said_before_the_model_sees_it(mistral: Path) -> None:
-    long = Chat((Message("user", "word " * models.CONTEXT),), LETTER)
+    long = nouns.Chat((nouns.Message("user", "word " * models.CONTEXT),), LETTER)
     with pytest.raises(ContextTooLong, match=r"the prompt of p has [\d,]+ tokens .* room for 4,096 in all"):
-        answers(mistral, [Request(long, Sampling(max_tokens=16), "k", "p")])
-    fits = Chat((Message("user", "A or B?"),), LETTER)
+        answers(mistral, [nouns.Request(long, nouns.Sampling(max_tokens=16), "k", "p")])
+    fits = nouns.Chat((nouns.Message("user", "A or B?"),), LETTER)
     with pytest.raises(ContextTooLong, match="its answer up to 4,090"):
-        answers(mistral, [Request(fits, Sampling(max_tokens=4090), "k", "p")])
+        answers(mistral, [nouns.Request(fits, nouns.Sampling(max_tokens=4090), "k", "p")])
 
 
 def test_an_encoder_decoder_reads_plain_text(tmp_path: Path) -> None:
     folder = models.t5(tmp_path / "t5")
-    asked = [request(number, Text()) for number in range(4)]
+    asked = [request(number, nouns.Text()) for number in range(4)]
     found = answers(folder, asked)
-    assert all(one.finish in (Finish.LENGTH, Finish.STOP, Finish.EMPTY) for one in found)
+    assert all(one.finish in (nouns.Finish.LENGTH, nouns.Finish.STOP, nouns.Finish.EMPTY) for one in found)
     beams = answers(folder, asked, BackendOptions(backend_args={"num_beams": "4"}))
     assert [one.text for one in beams] != [one.text for one in found]
     for flags in (("--answers", "margin"), ("--constrain",)):
@@ -397,8 +389,8 @@ def test_closing_ends_what_is_being_generated(mistral: Path) -> None:
     async def ask() -> float:
         backend = hf(str(mistral), BackendOptions())
         await backend.open()
-        await backend.complete(request(0, Text(), max_tokens=1))
-        task = asyncio.create_task(backend.complete(request(1, Text(), max_tokens=4000)))
+        await backend.complete(request(0, nouns.Text(), max_tokens=1))
+        task = asyncio.create_task(backend.complete(request(1, nouns.Text(), max_tokens=4000)))
         await asyncio.sleep(0.2)
         task.cancel()
         executor = backend._thread

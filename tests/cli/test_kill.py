@@ -16,41 +16,18 @@ from typing import Any
 import pytest
 
 from llmfair.beginning import stop_code, stoppable
-from tests.cli.long_commands import (
-    CLOSED,
-    COMMANDS,
-    ENDINGS,
-    HUP,
-    INT,
-    JUDGED,
-    KILL,
-    LISTWISE,
-    PAIRWISE,
-    RAG,
-    REFINE,
-    ROOT,
-    SEQUENTIAL,
-    TERM,
-    Long,
-    Started,
-    audit,
-    left_over,
-    new_folder,
-    run_to_draw,
-    same_files,
-    stop_again_and_again,
-)
+from tests.cli import long_commands
 from tests.disks import PAGE, mounted
 
 pytestmark = pytest.mark.whole
 
 AUDITS = {
-    "listwise": (LISTWISE, [KILL, INT]),
-    "pairwise": (PAIRWISE, [CLOSED]),
-    "sequential": (SEQUENTIAL, [KILL]),
-    "rag": (RAG, [TERM]),
-    "judged": (JUDGED, [KILL]),
-    "refine": (REFINE, [HUP]),
+    "listwise": (long_commands.LISTWISE, [long_commands.KILL, long_commands.INT]),
+    "pairwise": (long_commands.PAIRWISE, [long_commands.CLOSED]),
+    "sequential": (long_commands.SEQUENTIAL, [long_commands.KILL]),
+    "rag": (long_commands.RAG, [long_commands.TERM]),
+    "judged": (long_commands.JUDGED, [long_commands.KILL]),
+    "refine": (long_commands.REFINE, [long_commands.HUP]),
 }
 SLOW = ("sequential", "judged")
 
@@ -60,7 +37,9 @@ SLOW = ("sequential", "judged")
 )
 def test_stopped_in_one_way_or_another(name: str, tmp_path: Path) -> None:
     audited, endings = AUDITS[name]
-    assert len(stop_again_and_again(audit(audited), endings, 1, tmp_path)) == len(endings)
+    assert len(long_commands.stop_again_and_again(long_commands.audit(audited), endings, 1, tmp_path)) == len(
+        endings
+    )
 
 
 def test_a_stop_within_a_call_back_of_an_import_is_heard() -> None:
@@ -81,22 +60,26 @@ def test_a_stop_after_the_end_leaves_no_trace() -> None:
         "import atexit, os, signal; from llmfair.beginning import carry_out; "
         "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); carry_out(lambda: None)"
     )
-    ended = subprocess.run([sys.executable, "-c", ending], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", ending], cwd=long_commands.ROOT, stderr=subprocess.PIPE, text=True
+    )
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", long_commands.COMMANDS)
 def test_every_long_command_is_stopped_twice_in_every_way(name: str, tmp_path: Path) -> None:
-    stop_again_and_again(COMMANDS[name], ENDINGS * 2, 3, tmp_path)
+    long_commands.stop_again_and_again(long_commands.COMMANDS[name], long_commands.ENDINGS * 2, 3, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", AUDITS)
 def test_twenty_five_kills(name: str, tmp_path: Path) -> None:
-    stop_again_and_again(audit(AUDITS[name][0]), [KILL] * 25, 0, tmp_path)
+    long_commands.stop_again_and_again(
+        long_commands.audit(AUDITS[name][0]), [long_commands.KILL] * 25, 0, tmp_path
+    )
 
 
 SENT = """\
@@ -150,19 +133,19 @@ def test_a_signal_while(number: signal.Signals, meanwhile: str) -> None:
 SAYS = re.compile("no space left|the disk is full", re.IGNORECASE)
 MOST_ATTEMPTS = 300
 SHORT = {
-    "score": Long(("score", "../drawn", "-o", "out"), ("out/*",), watched=run_to_draw),
-    "rerank": Long(
+    "score": long_commands.Long(("score", "../drawn", "-o", "out"), ("out/*",), watched=long_commands.run_to_draw),
+    "rerank": long_commands.Long(
         ("rerank", *(f"../drawn/rankings/{name}.run" for name in ("neutral", "male")), "-d", "sample", "--with", "fair-star", "-o", "out"),
         ("out/*",),
-        watched=run_to_draw,
+        watched=long_commands.run_to_draw,
     ),
-    "figures": Long(
+    "figures": long_commands.Long(
         ("report", "../drawn", "-o", "out/page.html", "--figures", "svg,pdf,png"),
         ("out/*", "out/plots/*"),
-        watched=run_to_draw,
+        watched=long_commands.run_to_draw,
         grows="out/**/*",
     ),
-    "junit": Long(
+    "junit": long_commands.Long(
         ("listwise", "-n", "2", "--orders", "1", "--no-repeat", "-o", "run", "--max-invalid", "1", "--junit", "suites.xml"),
         ("suites.xml", "run/results.json", "run/*.csv"),
     ),
@@ -170,9 +153,9 @@ SHORT = {
 """Commands that are soon through, over a run that is there."""
 NOT_HERE = ("calibrate", "fetch")
 """The first writes nothing; a fetch on a full disk stands in tests/datasets/test_indexed.py."""
-WRITING = {name: long for name, long in COMMANDS.items() if name not in NOT_HERE} | SHORT
+WRITING = {name: long for name, long in long_commands.COMMANDS.items() if name not in NOT_HERE} | SHORT
 WRITING["finetune"] = replace(
-    COMMANDS["finetune"], grows="out/**/*"
+    long_commands.COMMANDS["finetune"], grows="out/**/*"
 )  # by pages it would be begun a thousand times
 
 
@@ -183,16 +166,16 @@ def test_a_disk_that_fills_up_from_the_beginning(name: str, tmp_path: Path) -> N
     assert full_again_and_again(WRITING[name], tmp_path)
 
 
-def full_again_and_again(long: Long, scratch: Path) -> list[str]:
+def full_again_and_again(long: long_commands.Long, scratch: Path) -> list[str]:
     """Begins a command on a disk that is too small, until it is not; returns the file that each attempt names.
 
     Asserts that each attempt ends in one sentence, keeps what it wrote and leaves nothing half-written, that
     nothing is asked again, and that all equals what the command writes where there is room, byte for byte.
     """
     with long.watched(scratch) as watch, mounted(scratch / "small") as disk:
-        calm = new_folder(long, scratch / "calm")
+        calm = long_commands.new_folder(long, scratch / "calm")
         watch.before(calm)
-        code, expected, err = Started(long, calm, watch).end()
+        code, expected, err = long_commands.Started(long, calm, watch).end()
         assert code == 0, err
         files = [str(path.relative_to(calm)) for path in calm.rglob("*") if path.is_file()]
         long.prepare(disk.folder)
@@ -200,17 +183,17 @@ def full_again_and_again(long: Long, scratch: Path) -> list[str]:
         while True:
             disk.resize(size)
             watch.before(disk.folder)
-            code, out, err = Started(long, disk.folder, watch).end()
+            code, out, err = long_commands.Started(long, disk.folder, watch).end()
             watch.after(disk.folder, orderly=code == 0)  # answers in flight find no room
             if code == 0:
                 break
             at.append(sentence(code, err, files))
             assert len(at) < MOST_ATTEMPTS, at
-            assert not left_over(disk.folder), err
+            assert not long_commands.left_over(disk.folder), err
             size += max(PAGE, (long.written(calm) - long.written(disk.folder)) // 2)
         watch.through(disk.folder)
         assert out == expected or not long.prints
-        same_files(long, disk.folder, calm)
+        long_commands.same_files(long, disk.folder, calm)
     return at
 
 

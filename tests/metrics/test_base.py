@@ -11,19 +11,7 @@ from hypothesis import strategies as st
 
 from llmfair import registry
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.metrics.base import (
-    CONTROLLED,
-    Definition,
-    Judged,
-    Observation,
-    Undefined,
-    Value,
-    complete,
-    measure,
-    measure_all,
-    measure_each,
-    plain_name,
-)
+from llmfair.metrics import base
 from llmfair.metrics.names import parse_measure as parse
 from llmfair.metrics.pairs import JudgedPairs
 from tests.metrics import lettered
@@ -68,12 +56,12 @@ CHOICES = {
     ],
 )
 def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
-    measure = parse(written)
-    assert str(measure) == canonical
-    assert measure == parse(canonical)
-    assert hash(measure) == hash(parse(canonical))
-    assert measure.arguments == parse(canonical).arguments
-    assert str(parse(str(measure))) == canonical
+    base.measure = parse(written)
+    assert str(base.measure) == canonical
+    assert base.measure == parse(canonical)
+    assert hash(base.measure) == hash(parse(canonical))
+    assert base.measure.arguments == parse(canonical).arguments
+    assert str(parse(str(base.measure))) == canonical
 
 
 @given(
@@ -138,7 +126,7 @@ def test_mistakes_in_a_name_are_usage_errors(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("reads", "text", "says"),
     [
-        (Judged, "AdjustedOdds", "AdjustedOdds is a measure of pairs, but this audit asks about lists."),
+        (base.Judged, "AdjustedOdds", "AdjustedOdds is a measure of pairs, but this audit asks about lists."),
         (JudgedPairs, "p@20", "P is a measure of lists, but this audit asks about pairs."),
         (JudgedPairs, "nDCG(discount=trec)@20", "nDCG is a measure of lists"),
         (JudgedPairs, "WinRati", "no measure 'WinRati'. Did you mean 'WinRatio'?"),
@@ -146,7 +134,7 @@ def test_mistakes_in_a_name_are_usage_errors(text: str, says: str) -> None:
     ],
 )
 def test_measures_that_read_something_else_are_refused_and_not_offered(
-    reads: type[Observation], text: str, says: str
+    reads: type[base.Observation], text: str, says: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
         parse(text, reads)
@@ -158,13 +146,13 @@ def test_measures_that_read_something_else_are_refused_and_not_offered(
 def test_a_measure_of_another_package_joins_by_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._found, "measure", dict(registry._found["measure"]))
 
-    @measure("Runs", cutoff="none", params={"of": ("all", "none")})
-    def runs(judged: Judged, cutoff: None, of: str) -> Mapping[str, Value]:
+    @base.measure("Runs", cutoff="none", params={"of": ("all", "none")})
+    def runs(judged: base.Judged, cutoff: None, of: str) -> Mapping[str, base.Value]:
         return {"": float(len(judged.rankings) if of == "all" else 0)}
 
-    assert isinstance(runs, Definition)
+    assert isinstance(runs, base.Definition)
     assert runs.label == "Runs"
-    columns = measure_all([parse("runs"), parse("Runs(of=none)")], {"neutral": [lettered("pu")]})
+    columns = base.measure_all([parse("runs"), parse("Runs(of=none)")], {"neutral": [lettered("pu")]})
     assert [(str(column.measure), column.values["q"]) for column in columns] == [
         ("Runs", 1.0),
         ("Runs(of=none)", 0.0),
@@ -177,7 +165,7 @@ def test_a_measure_of_another_package_joins_by_its_definition(monkeypatch: pytes
 def test_a_completed_ranking_is_a_permutation_of_the_candidates(
     ranked: list[str], candidates: list[str]
 ) -> None:
-    completed = complete(ranked, candidates)
+    completed = base.complete(ranked, candidates)
     assert sorted(completed) == sorted(candidates)
     absent = [doc_id for doc_id in candidates if doc_id not in ranked]
     assert list(completed[len(completed) - len(absent) :]) == absent
@@ -185,7 +173,9 @@ def test_a_completed_ranking_is_a_permutation_of_the_candidates(
 
 def test_columns_come_in_the_order_asked_with_sorted_queries() -> None:
     queries = [lettered("pu", "q2"), lettered("up", "q1")]
-    columns = measure_all([parse("Exposure"), parse("ExpRatio")], {"neutral": queries, "female": queries[:1]})
+    columns = base.measure_all(
+        [parse("Exposure"), parse("ExpRatio")], {"neutral": queries, "female": queries[:1]}
+    )
     assert [(str(c.measure), c.condition, c.group, list(c.values)) for c in columns] == [
         ("Exposure", "neutral", "protected", ["q1", "q2"]),
         ("Exposure", "neutral", "unprotected", ["q1", "q2"]),
@@ -197,9 +187,9 @@ def test_columns_come_in_the_order_asked_with_sorted_queries() -> None:
 
 
 def test_queries_that_come_one_by_one_are_let_go_once_they_are_measured() -> None:
-    measured: list[weakref.ref[Judged]] = []
+    measured: list[weakref.ref[base.Judged]] = []
 
-    def queries() -> Iterator[tuple[str, Judged]]:
+    def queries() -> Iterator[tuple[str, base.Judged]]:
         for name in ("q2", "q1", "q3"):
             for condition in ("neutral", "female"):
                 measured.append(weakref.ref(query := lettered("pu", name)))
@@ -207,19 +197,19 @@ def test_queries_that_come_one_by_one_are_let_go_once_they_are_measured() -> Non
                 del query
                 assert all(one() is None for one in measured[:-1])
 
-    columns = measure_each([parse("ExpRatio"), parse("Exposure")], queries())
+    columns = base.measure_each([parse("ExpRatio"), parse("Exposure")], queries())
     assert [list(column.values) for column in columns] == [["q1", "q2", "q3"]] * 6
 
 
 def test_a_value_that_is_not_finite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._found, "measure", dict(registry._found["measure"]))
-    measure("Endless")(lambda judged, cutoff: {"": Undefined("no_group"), "a": float("inf")})
+    base.measure("Endless")(lambda judged, cutoff: {"": base.Undefined("no_group"), "a": float("inf")})
     with pytest.raises(LlmfairError, match="Endless of query q breaks off: ValueError: inf is not finite"):
-        measure_all([parse("Endless")], {"neutral": [lettered("pu")]})
+        base.measure_all([parse("Endless")], {"neutral": [lettered("pu")]})
 
 
 def test_a_plain_name_lacks_what_tables_say_once() -> None:
-    assert plain_name("ExpRatio(control=order)@20") == "ExpRatio@20"
-    assert plain_name("AdjustedOdds(agg=pooled)") == "AdjustedOdds"
-    assert plain_name("AdjustedOdds(agg=pooled)", CONTROLLED) == "AdjustedOdds(agg=pooled)"
-    assert plain_name("ExpRatio(agg=geometric)") == "ExpRatio(agg=geometric)"
+    assert base.plain_name("ExpRatio(control=order)@20") == "ExpRatio@20"
+    assert base.plain_name("AdjustedOdds(agg=pooled)") == "AdjustedOdds"
+    assert base.plain_name("AdjustedOdds(agg=pooled)", base.CONTROLLED) == "AdjustedOdds(agg=pooled)"
+    assert base.plain_name("ExpRatio(agg=geometric)") == "ExpRatio(agg=geometric)"

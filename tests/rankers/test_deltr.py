@@ -20,68 +20,53 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Groups
 from llmfair.metrics.targets import cells
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
+from llmfair.rankers import deltr
 from llmfair.rankers.base import RankerOptions
 from llmfair.rankers.bm25 import Bm25
-from llmfair.rankers.deltr import (
-    FOLDS,
-    PROTECTED,
-    CrossFitted,
-    DlfLike,
-    Features,
-    Gradient,
-    Lesson,
-    Model,
-    Standardize,
-    Training,
-    TrainingRows,
-    folds,
-    scale_of,
-    start_weights,
-)
 from llmfair.retrieval.bm25 import Bm25Index
 from tests import models
 from tests.shared import realdata, vectors
 
 Floats = NDArray[np.float64]
-GRADIENTS: tuple[tuple[Gradient, str], ...] = (
+GRADIENTS: tuple[tuple[deltr.Gradient, str], ...] = (
     ("exact", "true_gradient_same_schedule"),
     ("compat", "fairsearchdeltr"),
 )
 
 
-def scaled(features: Floats, how: Standardize = "columns") -> Floats:
-    mean, deviation = scale_of(features, how)
+def scaled(features: Floats, how: deltr.Standardize = "columns") -> Floats:
+    mean, deviation = deltr.scale_of(features, how)
     return (features - mean) / deviation
 
 
-def rows_of(case: dict[str, Any]) -> TrainingRows:
+def rows_of(case: dict[str, Any]) -> deltr.TrainingRows:
     """The rows of a reference case: query, document, flag, features, judgement."""
     given = case["input"]
     table = np.array(given["rows"], dtype=float)
     features = table[:, 2:-1]
     if given["standardize"]:
         features = scaled(features, "global")
-    return TrainingRows(table[:, 0], features, table[:, -1])
+    return deltr.TrainingRows(table[:, 0], features, table[:, -1])
 
 
-def drawn(queries: int, items: int, columns: int, seed: int = 1) -> TrainingRows:
+def drawn(queries: int, items: int, columns: int, seed: int = 1) -> deltr.TrainingRows:
     random = np.random.default_rng(seed)
     features = random.normal(size=(queries * items, columns))
-    features[:, PROTECTED] = random.random(len(features)) < 0.4
+    features[:, deltr.PROTECTED] = random.random(len(features)) < 0.4
     relevant = random.random(len(features)) < 1 / (
-        1 + np.exp(1 + 2 * features[:, PROTECTED] - features[:, 1])
+        1 + np.exp(1 + 2 * features[:, deltr.PROTECTED] - features[:, 1])
     )
-    return TrainingRows(np.repeat(np.arange(queries), items), features, relevant)
+    return deltr.TrainingRows(np.repeat(np.arange(queries), items), features, relevant)
 
 
-def losses(rows: TrainingRows, weights: ArrayLike) -> dict[str, Floats]:
+def losses(rows: deltr.TrainingRows, weights: ArrayLike) -> dict[str, Floats]:
     """What weights cost by query, (queries,) each, as the paper has it; an exposure without a member is NaN."""
     figures = []
     for query in range(len(rows.sizes)):
         of = rows.query == query
         scores, judged = rows.features[of] @ weights, np.exp(rows.judgements[of])
         logs = scores - np.logaddexp.reduce(scores)
-        groups = (rows.features[of, PROTECTED] == flag for flag in (0, 1))
+        groups = (rows.features[of, deltr.PROTECTED] == flag for flag in (0, 1))
         shown = [np.exp(logs[g]).mean() / math.log(2) if g.any() else np.nan for g in groups]
         gap = max(0.0, np.nan_to_num(shown[0] - shown[1]))
         figures.append((-(judged / judged.sum()) @ logs, *shown, gap**2))
@@ -89,13 +74,13 @@ def losses(rows: TrainingRows, weights: ArrayLike) -> dict[str, Floats]:
     return dict(zip(names, np.array(figures).T, strict=True))
 
 
-def objective(training: Training, rows: TrainingRows, weights: ArrayLike) -> float:
+def objective(training: deltr.Training, rows: deltr.TrainingRows, weights: ArrayLike) -> float:
     """What the steps lower: Σ_q n_q (L_q / ln N + γ U_q)."""
     cost, divisor = losses(rows, weights), math.log(len(rows.query))
     return float(rows.sizes @ (cost["listnet_cross_entropy"] / divisor + training.gamma * cost["U"]))
 
 
-def same(cost: dict[str, Floats], expected: dict[str, Any], rows: TrainingRows, gamma: float) -> None:
+def same(cost: dict[str, Floats], expected: dict[str, Any], rows: deltr.TrainingRows, gamma: float) -> None:
     """Losses and exposures as a reference case has them, to 1e-8; what it does not define is NaN."""
     for name, value in cost.items():
         of_queries = [of[name] for of in expected["per_query"].values()]
@@ -113,7 +98,7 @@ def test_the_reference_figures() -> None:
             known = expected[f"omega_{name}"]
             if None in known:  # its NaN, of a query without a protected item
                 known, name = expected["omega_true_gradient_same_schedule"], "true_gradient"
-            training = Training(gamma, gradient, given["iterations"], given["learning_rate"])
+            training = deltr.Training(gamma, gradient, given["iterations"], given["learning_rate"])
             assert training.weights(rows, given["omega0"]) == pytest.approx(known, abs=1e-6), (id, gradient)
             at = expected[f"loss_at_omega_{name.removesuffix('_same_schedule')}"]
             same(losses(rows, known), at, rows, gamma)
@@ -121,7 +106,7 @@ def test_the_reference_figures() -> None:
 
 
 def test_the_gradient_equals_the_numeric_one() -> None:
-    rows, training = drawn(5, 12, 6), Training(gamma=500)
+    rows, training = drawn(5, 12, 6), deltr.Training(gamma=500)
     for weights in np.random.default_rng(3).normal(size=(8, 6)):
         step = 1e-6 * np.eye(6)
         numeric = [
@@ -135,11 +120,11 @@ def test_the_gradient_equals_the_numeric_one() -> None:
 def test_what_is_no_number_is_refused() -> None:
     rows = drawn(2, 10, 3)
     with pytest.raises(UsageError, match="grew beyond all numbers"):
-        Training(gamma=1e300, rate=1e200, steps=5).weights(rows, [0.1, 0.2, 0.3])
+        deltr.Training(gamma=1e300, rate=1e200, steps=5).weights(rows, [0.1, 0.2, 0.3])
     with pytest.raises(UsageError, match="have to be numbers"):
-        TrainingRows([1, 1], [[0.0, float("nan")], [1.0, 1.0]], [0, 1])
+        deltr.TrainingRows([1, 1], [[0.0, float("nan")], [1.0, 1.0]], [0, 1])
     with pytest.raises(UsageError, match="no two judged items"):
-        TrainingRows([1], [[0, 1]], [0])
+        deltr.TrainingRows([1], [[0, 1]], [0])
 
 
 def test_features_are_standardized_by_column_or_as_a_whole_and_flags_are_left() -> None:
@@ -147,7 +132,7 @@ def test_features_are_standardized_by_column_or_as_a_whole_and_flags_are_left() 
     assert scaled(features).tolist() == [[0, -1, 0], [1, 1, 0]]
     whole = (features - features.mean()) / features.std()
     assert scaled(features, "global")[:, 1:] == pytest.approx(whole[:, 1:])
-    assert scaled(features, "global")[:, PROTECTED].tolist() == [0, 1]
+    assert scaled(features, "global")[:, deltr.PROTECTED].tolist() == [0, 1]
 
 
 def w3c(name: str) -> tuple[Floats, Floats, Floats]:
@@ -163,9 +148,9 @@ def published(name: str) -> Floats:
 
 def as_published(gamma: float) -> Floats:
     """Weights of the authors' schedule, in whose own experiments L counts whole: not divided by ln N."""
-    rows = TrainingRows(*w3c("train.csv"))
+    rows = deltr.TrainingRows(*w3c("train.csv"))
     divisor = math.log(len(rows.query))
-    return Training(gamma / divisor, rate=1e-5 * divisor).weights(rows, start_weights(6))
+    return deltr.Training(gamma / divisor, rate=1e-5 * divisor).weights(rows, deltr.start_weights(6))
 
 
 @pytest.mark.whole
@@ -197,7 +182,7 @@ METADATA = ("predicted quality", "ln sitelinks", "relative page views")
 
 
 def test_flag_title_text_and_length(tmp_path: Path) -> None:
-    features = Features(DOCUMENTS, GENDER, tmp_path)
+    features = deltr.Features(DOCUMENTS, GENDER, tmp_path)
     assert features.names == ("protected", "BM25(query, title)", "BM25(query, text)", "ln length")
     assert features.missing == METADATA
     found = features(Candidates(QUERY, DOCUMENTS[::-1], {}))
@@ -210,7 +195,7 @@ def test_flag_title_text_and_length(tmp_path: Path) -> None:
 
 def test_what_no_document_has_is_left_out_by_name(tmp_path: Path) -> None:
     bare = tuple(Document(one.doc_id, one.title, "", one.groups) for one in DOCUMENTS)
-    features = Features(bare, GENDER, tmp_path)
+    features = deltr.Features(bare, GENDER, tmp_path)
     assert features.names == ("protected", "BM25(query, title)", "ln length")
     assert features.missing == ("BM25(query, text)", *METADATA)
     assert features(Candidates(QUERY, bare, {})).shape == (3, 3)
@@ -224,12 +209,12 @@ def test_numbers_of_the_metadata_are_features_and_unknown_ones_their_mean(tmp_pa
         {},
     )
     known = tuple(replace(one, numbers=of) for one, of in zip(DOCUMENTS, numbers, strict=True))
-    features = Features(known, GENDER, tmp_path)
+    features = deltr.Features(known, GENDER, tmp_path)
     assert features.names[-2:] == METADATA[:2] and features.missing == METADATA[2:]
     found = features(Candidates(QUERY, known, {}))[:, -2:]
     assert found == pytest.approx(np.array([[0.2, 0], [0.6, math.log(9)], [0.4, math.log(9) / 2]]))
     other = (*known[:2], replace(known[2], numbers={"pred_qual": 0.4}))
-    assert Features(other, GENDER, tmp_path).identity != features.identity
+    assert deltr.Features(other, GENDER, tmp_path).identity != features.identity
 
 
 # DLF-like: its gradient in numbers, exposure that meets the target, and how relevance and fairness are merged
@@ -265,13 +250,13 @@ def nothing(candidates: Candidates) -> Floats:
     return np.zeros((len(candidates.documents), 1))
 
 
-def lesson(seed: int = 1) -> Lesson:
+def lesson(seed: int = 1) -> deltr.Lesson:
     random = np.random.default_rng(seed)
     members = np.eye(3)[random.integers(0, 3, 15)]
-    return Lesson(random.normal(size=(15, 4)), members, np.array([0.5, 0.5, 0.0]))
+    return deltr.Lesson(random.normal(size=(15, 4)), members, np.array([0.5, 0.5, 0.0]))
 
 
-def loss(of: Lesson, weights: Floats) -> float:
+def loss(of: deltr.Lesson, weights: Floats) -> float:
     """KL(target, exposure), natural logarithm, of shares with 1e-6 added to each."""
     powers = np.exp(of.features @ weights)
     shares = np.array([of.target, powers / powers.sum() @ of.members]) + 1e-6
@@ -292,7 +277,8 @@ def test_who_is_shown_too_little_rises_and_alpha_says_how_far() -> None:
     given = lists()
     spread = cells(groups_of(given))
     models = {
-        alpha: DlfLike(given[1:], nothing, spread, Bm25(), alpha=alpha, rate=0.01) for alpha in (0, 0.8, 1)
+        alpha: deltr.DlfLike(given[1:], nothing, spread, Bm25(), alpha=alpha, rate=0.01)
+        for alpha in (0, 0.8, 1)
     }
 
     def women(alpha: float) -> list[bool]:
@@ -312,7 +298,7 @@ def test_lists_without_a_target_teach_nothing() -> None:
     given = lists()
     spread = cells(groups_of(given))
     with pytest.raises(UsageError, match="no list with a target"):
-        DlfLike([Candidates(given[0].query, given[0].documents, {})], nothing, spread, Bm25())
+        deltr.DlfLike([Candidates(given[0].query, given[0].documents, {})], nothing, spread, Bm25())
 
 
 def options(parameters: str = "", of: Sequence[Candidates] = ()) -> RankerOptions:
@@ -353,22 +339,22 @@ def listed(number: int) -> Candidates:
 LISTS = [listed(number) for number in range(QUERIES)]
 
 
-def asked_of_nobody(lists: Sequence[Candidates]) -> Model:
+def asked_of_nobody(lists: Sequence[Candidates]) -> deltr.Model:
     return lambda candidates: [0.0] * len(candidates.documents)
 
 
 @given(st.sets(st.text("ab", max_size=5), min_size=1), st.integers(0, 3))
 def test_folds_are_of_like_sizes_and_hang_on_no_order(query_ids: set[str], seed: int) -> None:
-    found = folds(query_ids, seed=seed)
-    sizes = [[*found.values()].count(fold) for fold in range(FOLDS)]
+    found = deltr.folds(query_ids, seed=seed)
+    sizes = [[*found.values()].count(fold) for fold in range(deltr.FOLDS)]
     assert set(found) == query_ids and max(sizes) - min(sizes) <= 1
-    assert found == folds(sorted(query_ids, reverse=True), seed=seed)
+    assert found == deltr.folds(sorted(query_ids, reverse=True), seed=seed)
 
 
 def test_cross_fitted_scores_are_of_models_that_did_not_see_the_query() -> None:
     seen: list[set[str]] = []
 
-    def fit(lists: Sequence[Candidates]) -> Model:
+    def fit(lists: Sequence[Candidates]) -> deltr.Model:
         names = {one.query.query_id for one in lists}
         seen.append(names)
 
@@ -378,10 +364,10 @@ def test_cross_fitted_scores_are_of_models_that_did_not_see_the_query() -> None:
 
         return model
 
-    ranker = CrossFitted("mine", fit, LISTS)
+    ranker = deltr.CrossFitted("mine", fit, LISTS)
     for one in LISTS * 2:
         ranker.scores(one)
-    assert len(seen) == FOLDS, "each fold's model is fitted once"
+    assert len(seen) == deltr.FOLDS, "each fold's model is fitted once"
     everyone = {one.query.query_id for one in LISTS}
     left_out = [everyone - names for names in seen]
     assert set.union(*left_out) == everyone and sum(map(len, left_out)) == len(everyone)
@@ -389,13 +375,13 @@ def test_cross_fitted_scores_are_of_models_that_did_not_see_the_query() -> None:
 
 def test_unjudged_queries_teach_nothing_and_are_scored_by_the_model_of_all() -> None:
     unjudged = Candidates(Query("new", "words"), LISTS[0].documents, {})
-    ranker = CrossFitted("mine", asked_of_nobody, [*LISTS, unjudged])
+    ranker = deltr.CrossFitted("mine", asked_of_nobody, [*LISTS, unjudged])
     assert ranker.training("new") == tuple(LISTS) and "new" not in ranker.fold
-    assert ranker.identity == CrossFitted("mine", asked_of_nobody, LISTS[::-1]).identity
-    assert ranker.identity != CrossFitted("mine", asked_of_nobody, LISTS[1:]).identity
+    assert ranker.identity == deltr.CrossFitted("mine", asked_of_nobody, LISTS[::-1]).identity
+    assert ranker.identity != deltr.CrossFitted("mine", asked_of_nobody, LISTS[1:]).identity
     moved = replace(
         LISTS[0], documents=tuple(replace(one, groups={"gender": ("female",)}) for one in LISTS[0].documents)
     )
-    assert ranker.identity != CrossFitted("mine", asked_of_nobody, [moved, *LISTS[1:]]).identity
+    assert ranker.identity != deltr.CrossFitted("mine", asked_of_nobody, [moved, *LISTS[1:]]).identity
     with pytest.raises(UsageError, match="mine learns from judged queries, of which this has 1"):
-        CrossFitted("mine a=1", asked_of_nobody, [LISTS[0], unjudged])
+        deltr.CrossFitted("mine a=1", asked_of_nobody, [LISTS[0], unjudged])

@@ -20,31 +20,7 @@ from llmfair.metrics.targets import UNKNOWN
 from llmfair.metrics.texts import EMPTY
 from llmfair.nouns import LABEL, Chat, Completion, Document, Finish, Labels, Message, Query, drive
 from llmfair.prompts import Prompt, load_prompt
-from llmfair.rankers.fair_qr import (
-    FairQr,
-    Page,
-    Refined,
-    Stop,
-    Stopping,
-    Topic,
-    most_underrepresented,
-    read_keywords,
-)
-from llmfair.rankers.reader import (
-    QUESTION_TOKENS,
-    Fitting,
-    Judging,
-    Output,
-    QueryTask,
-    Read,
-    Ruler,
-    Shown,
-    Support,
-    by_tokens,
-    by_words,
-    check_prompt,
-    read_support,
-)
+from llmfair.rankers import fair_qr, reader
 from tests.models import chat_tokenizer, needs_local
 
 from ..shared import vectors
@@ -55,9 +31,9 @@ ITEMS = {
 
 
 def asked(
-    useful: frozenset[str] | None = None, lists: Sequence[Shown] = (("a1", "b1"), ("a2", "a1"))
-) -> QueryTask:
-    return QueryTask(
+    useful: frozenset[str] | None = None, lists: Sequence[reader.Shown] = (("a1", "b1"), ("a2", "a1"))
+) -> reader.QueryTask:
+    return reader.QueryTask(
         query=Query("q", "which?"),
         items=ITEMS,
         render=lambda shown: (Message("user", " ".join(shown)),),
@@ -68,9 +44,11 @@ def asked(
     )
 
 
-def read(program: QueryTask, answer: Callable[[Shown], str | Completion]) -> tuple[Read, list[Shown]]:
+def read(
+    program: reader.QueryTask, answer: Callable[[reader.Shown], str | Completion]
+) -> tuple[reader.Read, list[reader.Shown]]:
     """What comes of a program, and what it asked about, in order."""
-    seen: list[Shown] = []
+    seen: list[reader.Shown] = []
 
     def answered(chat: Chat) -> Completion:
         shown = tuple(chat.about["doc_ids"])
@@ -86,7 +64,7 @@ def test_gains_are_what_one_item_adds_and_lists_come_after() -> None:
     found, seen = read(asked(), lambda shown: "right" if any(name[0] == "a" for name in shown) else "wrong")
     assert seen == [(), ("a1",), ("b1",), ("a2",), ("a1", "b1"), ("a2", "a1")]
     assert found.gains == {"a1": 1.0, "b1": 0.0, "a2": 1.0} and found.useful == {"a1", "a2"} and found.kept
-    assert found.lists[("a1", "b1")] == Output("right", Finish.STOP, 1.0)
+    assert found.lists[("a1", "b1")] == reader.Output("right", Finish.STOP, 1.0)
 
 
 def test_an_item_that_changes_nothing_or_harms_is_not_useful() -> None:
@@ -110,7 +88,7 @@ def test_judged_items_need_no_labels() -> None:
 
 
 def test_outputs_that_are_no_answers_count_as_they_stand() -> None:
-    said: dict[Shown, Completion] = {
+    said: dict[reader.Shown, Completion] = {
         ("a1", "b1"): Completion("right", Finish.LENGTH),
         ("a2", "a1"): Completion(" . .. ", Finish.STOP),
     }
@@ -137,11 +115,11 @@ STATED = {
 
 @pytest.mark.parametrize("finish", [Finish.LENGTH, Finish.REFUSED, Finish.EMPTY, Finish.FILTERED])
 def test_an_answer_that_ended_badly_says_nothing(finish: Finish) -> None:
-    assert read_support(Completion("yes", finish)) is None
+    assert reader.read_support(Completion("yes", finish)) is None
 
 
-def judging(prompt: str, *pairs: tuple[str, str]) -> Judging:
-    return Judging("q", STATED, pairs, load_prompt(prompt), "Its score is {output}.")
+def judging(prompt: str, *pairs: tuple[str, str]) -> reader.Judging:
+    return reader.Judging("q", STATED, pairs, load_prompt(prompt), "Its score is {output}.")
 
 
 def test_a_question_shows_the_item_and_what_the_output_claims() -> None:
@@ -161,7 +139,7 @@ def test_answers_go_with_their_pairs_and_those_that_cannot_be_read_are_counted()
     pairs = ("a", "4"), ("b", "4"), ("b", "5")
     said = iter(["yes", "perhaps", "no"])
     found = drive(judging("rag/support", *pairs).steps(), lambda chat: Completion(next(said), Finish.STOP))
-    assert found == Support("q", dict(zip(pairs, [True, None, False], strict=True)))
+    assert found == reader.Support("q", dict(zip(pairs, [True, None, False], strict=True)))
     assert found.unparseable == 1
     assert drive(judging("rag/support").steps(), lambda chat: Completion("yes", Finish.STOP)).supported == {}
 
@@ -217,7 +195,7 @@ REPLIES: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("reply", "reply_class", "words"), REPLIES)
 def test_a_reply_and_what_of_it_is_searched(reply: str, reply_class: str, words: str) -> None:
-    read = read_keywords(Completion(reply, Finish.STOP), QUERY)
+    read = fair_qr.read_keywords(Completion(reply, Finish.STOP), QUERY)
     assert (read.reply_class, " ".join(read.words)) == (reply_class, words)
     assert read.readable or not read.words
     assert all(word.isprintable() and not set(word) & set('()"*:~<>/{}[]') for word in read.words)
@@ -225,13 +203,13 @@ def test_a_reply_and_what_of_it_is_searched(reply: str, reply_class: str, words:
 
 def test_without_a_form_a_plain_list_is_well_formed() -> None:
     for reply in ("women, her", "- women\n- her", "Keywords: women, her"):
-        read = read_keywords(Completion(reply, Finish.STOP), QUERY, plain=True)
+        read = fair_qr.read_keywords(Completion(reply, Finish.STOP), QUERY, plain=True)
         assert (read.reply_class, read.words) == ("ok", ("women", "her"))
 
 
 @pytest.mark.parametrize("depth", [100, 900, 5000, 100_000])
 def test_deep_json_is_read_or_is_no_json(depth: int) -> None:
-    read = read_keywords(Completion("[" * depth + '"women"' + "]" * depth, Finish.STOP), QUERY)
+    read = fair_qr.read_keywords(Completion("[" * depth + '"women"' + "]" * depth, Finish.STOP), QUERY)
     assert read.words == ("women",)
 
 
@@ -263,20 +241,20 @@ def item(doc_id: str, count: int = 3, label: str = "red", title: str = "") -> Do
     return Document(doc_id, title, words(count, doc_id), {LABEL: (label,)})
 
 
-def said(fitting: Fitting, *doc_ids: str) -> str:
+def said(fitting: reader.Fitting, *doc_ids: str) -> str:
     (message,) = fitting.messages(doc_ids)
     return message.content
 
 
-def of(name: str, context: int, question: str | tuple[str, str], *items: Document) -> Fitting:
+def of(name: str, context: int, question: str | tuple[str, str], *items: Document) -> reader.Fitting:
     parts = question if isinstance(question, tuple) else ("", question)
-    return Fitting(load_prompt(name), by_tokens(Spaced(context)), parts, items)
+    return reader.Fitting(load_prompt(name), reader.by_tokens(Spaced(context)), parts, items)
 
 
 def test_a_question_of_256_tokens_stays_and_one_more_is_cut() -> None:
-    for count in (QUESTION_TOKENS, QUESTION_TOKENS + 1):
+    for count in (reader.QUESTION_TOKENS, reader.QUESTION_TOKENS + 1):
         shown = said(of("rag/lamp-7", 512, words(count), item("a", 2)), "a")
-        assert shown.endswith(f" w{QUESTION_TOKENS - 1}")
+        assert shown.endswith(f" w{reader.QUESTION_TOKENS - 1}")
 
 
 def test_without_items_a_question_of_the_whole_context_stays_and_one_more_is_cut() -> None:
@@ -313,7 +291,7 @@ def test_a_prompt_of_our_own_keeps_all_that_stands_behind_its_items(name: str) -
 def test_an_items_number_is_not_cut_and_each_item_is_split_once() -> None:
     tokenizer = Spaced(512)
     items = [item(name, 400) for name in "ab"]
-    fitting = Fitting(load_prompt("rag/question"), by_tokens(tokenizer), ("", "why?"), items)
+    fitting = reader.Fitting(load_prompt("rag/question"), reader.by_tokens(tokenizer), ("", "why?"), items)
     orders = ["ab", "ba", "a", "b", "ab"]
     shown = [said(fitting, *order) for order in orders]
     assert re.findall(r"^\[(\d)\] (\w)0", shown[1], re.MULTILINE) == [("1", "b"), ("2", "a")]
@@ -329,16 +307,19 @@ def test_lamp_1_has_its_items_behind_the_authors_title_unless_the_place_was_cut_
     assert shown == f"{before}First, and Second, {behind}"
     long = f'the title "{words(250)}", '
     shown = said(of("rag/lamp-1", 512, (long, behind), *papers), "b")
-    assert shown.startswith(f"{long}Second, which reference") and len(shown.split()) == QUESTION_TOKENS + 1
+    assert (
+        shown.startswith(f"{long}Second, which reference")
+        and len(shown.split()) == reader.QUESTION_TOKENS + 1
+    )
     gone = f'the title "{words(300)}", '
     shown = said(of("rag/lamp-1", 512, (gone, behind), *papers), "b", "a")
     assert shown.startswith('Second, and First, the title "w0 ')
-    assert len(shown.split()) == QUESTION_TOKENS + 3
+    assert len(shown.split()) == reader.QUESTION_TOKENS + 3
     assert said(of("rag/lamp-1", 512, ("", behind), *papers), "a") == f"First, {behind}"
 
 
 def test_words_stand_for_tokens_where_there_is_no_tokenizer() -> None:
-    ruler = by_words(512)
+    ruler = reader.by_words(512)
     assert ruler.count(words(384)) == 512 and ruler.count(words(385)) == 514
     assert ruler.cut(words(400), 512) == words(384) and ruler.cut("a  b\n", 3) == "a  b\n"
     assert "0.75" in ruler.unit and ruler.cut("a b", -1) == ""
@@ -346,10 +327,10 @@ def test_words_stand_for_tokens_where_there_is_no_tokenizer() -> None:
 
 def test_a_tokenizer_without_a_context_needs_one() -> None:
     with pytest.raises(UsageError, match="mine/words does not say how many tokens"):
-        by_tokens(Spaced(int(1e30)))
-    assert by_tokens(Spaced(int(1e30)), 4096).context == 4096
-    assert by_tokens(Spaced(1_000_000)).context == 1_000_000
-    assert by_tokens(Spaced(512), 100).context == 100
+        reader.by_tokens(Spaced(int(1e30)))
+    assert reader.by_tokens(Spaced(int(1e30)), 4096).context == 4096
+    assert reader.by_tokens(Spaced(1_000_000)).context == 1_000_000
+    assert reader.by_tokens(Spaced(512), 100).context == 100
 
 
 def test_hostile_items_are_one_line_and_no_placeholder() -> None:
@@ -361,9 +342,9 @@ def test_hostile_items_are_one_line_and_no_placeholder() -> None:
 def test_a_prompt_that_shows_labels_needs_them() -> None:
     labelled, bare = item("b"), Document("a", "", "text")
     with pytest.raises(UsageError, match=r"rag/label\.toml shows labels, and item 'a' has none"):
-        check_prompt(load_prompt("rag/label"), [labelled, bare])
-    check_prompt(load_prompt("rag/label"), [labelled])
-    check_prompt(load_prompt("rag/question"), [bare])
+        reader.check_prompt(load_prompt("rag/label"), [labelled, bare])
+    reader.check_prompt(load_prompt("rag/label"), [labelled])
+    reader.check_prompt(load_prompt("rag/question"), [bare])
 
 
 def written(path: Path, passage: str, items: str, bare: str = "{question}") -> Prompt:
@@ -390,20 +371,20 @@ def test_a_slip_in_a_prompt_of_ones_own_is_named(
     tmp_path: Path, passage: str, items: str, bare: str, message: str
 ) -> None:
     with pytest.raises(UsageError) as raised:
-        check_prompt(written(tmp_path, passage, items, bare))
+        reader.check_prompt(written(tmp_path, passage, items, bare))
     assert message in raised.value.message and "own.toml" in raised.value.message
 
 
 def test_all_prompts_that_are_shipped_are_fit_and_listwise_is_not() -> None:
     for name in ("question", "cited", "label", *(f"lamp-{number}" for number in range(1, 8))):
-        check_prompt(load_prompt(f"rag/{name}"))
+        reader.check_prompt(load_prompt(f"rag/{name}"))
     with pytest.raises(UsageError, match="no variant 'bare'"):
-        check_prompt(load_prompt("listwise"))
+        reader.check_prompt(load_prompt("listwise"))
 
 
 def test_a_number_behind_the_text_is_part_of_the_line(tmp_path: Path) -> None:
     prompt = written(tmp_path, "{item} [{k}]", "{passages} {question}")
-    fitting = Fitting(prompt, by_words(512), ("", "why?"), [item("a", 2), item("b", 2)])
+    fitting = reader.Fitting(prompt, reader.by_words(512), ("", "why?"), [item("a", 2), item("b", 2)])
     assert fitting.lines("ba") == ["b0 b1 [1]", "a0 a1 [2]"]
 
 
@@ -412,16 +393,16 @@ def test_a_tokenizer_of_transformers_cuts_at_the_very_token(capfd: pytest.Captur
     needs_local()
     tokenizer: Any = chat_tokenizer()
     tokenizer.model_max_length = 512
-    ruler: Ruler = by_tokens(tokenizer)
+    ruler: reader.Ruler = reader.by_tokens(tokenizer)
     text = words(400)
-    for limit in (QUESTION_TOKENS, ruler.context):
+    for limit in (reader.QUESTION_TOKENS, ruler.context):
         assert ruler.count(text) > limit
         exact = ruler.cut(text, limit)
         assert ruler.count(exact) == limit and text.startswith(exact)
         assert ruler.cut(exact, limit) == exact
-    fitting = Fitting(load_prompt("rag/lamp-7"), ruler, ("", text), [item("a", 900), item("b", 900)])
+    fitting = reader.Fitting(load_prompt("rag/lamp-7"), ruler, ("", text), [item("a", 900), item("b", 900)])
     assert ruler.count(said(fitting, "a", "b")) == 512
-    assert ruler.count(fitting.lines("ab")[0]) == (512 - QUESTION_TOKENS) // 2
+    assert ruler.count(fitting.lines("ab")[0]) == (512 - reader.QUESTION_TOKENS) // 2
     assert not capfd.readouterr().err, "that a text is too long is no news here"
 
 
@@ -430,25 +411,25 @@ def test_a_tokenizer_of_transformers_cuts_at_the_very_token(capfd: pytest.Captur
 
 QUERY_OF_LOOP = Query("q1", "physicist laboratory prize")
 TARGET = {"female": 0.5, "male": 0.5, UNKNOWN: 0.0}
-USUAL = Stopping()
-PROGRAM = FairQr(load_prompt("refine"), "gender", 4)
+USUAL = fair_qr.Stopping()
+PROGRAM = fair_qr.FairQr(load_prompt("refine"), "gender", 4)
 
 
-def page(*docs: str) -> Page:
+def page(*docs: str) -> fair_qr.Page:
     """A page of documents `f1`, `m2`, `u3`: the letter is the group."""
     letters = {"female": "f", "male": "m", UNKNOWN: "u"}
     shares = {
         name: sum(doc[0] == letter for doc in docs) / max(len(docs), 1) for name, letter in letters.items()
     }
     if not docs:
-        return Page((), shares, None)
+        return fair_qr.Page((), shares, None)
     p, q = (np.array([of[name] for name in TARGET]) for of in (shares, TARGET))
-    return Page(docs, shares, kullback_leibler(p, q, 1e-6))
+    return fair_qr.Page(docs, shares, kullback_leibler(p, q, 1e-6))
 
 
-def topic(pages: Mapping[tuple[str, ...], Page], stopping: Stopping = USUAL) -> Topic:
+def topic(pages: Mapping[tuple[str, ...], fair_qr.Page], stopping: fair_qr.Stopping = USUAL) -> fair_qr.Topic:
     """Its documents are reordered by name."""
-    return Topic(QUERY_OF_LOOP, TARGET, stopping, lambda added: pages[tuple(added)], sorted)
+    return fair_qr.Topic(QUERY_OF_LOOP, TARGET, stopping, lambda added: pages[tuple(added)], sorted)
 
 
 def answering(*texts: str | Completion) -> tuple[Callable[[Chat], Completion], list[Chat]]:
@@ -463,7 +444,9 @@ def answering(*texts: str | Completion) -> tuple[Callable[[Chat], Completion], l
     return answer, asked
 
 
-def ended(of: Topic, *texts: str | Completion, program: FairQr = PROGRAM) -> tuple[Refined, list[Chat]]:
+def ended(
+    of: fair_qr.Topic, *texts: str | Completion, program: fair_qr.FairQr = PROGRAM
+) -> tuple[fair_qr.Refined, list[Chat]]:
     answer, asked = answering(*texts)
     return drive(program.steps(of), answer), asked
 
@@ -477,26 +460,28 @@ WOMEN, HER = '{"keywords": ["women"]}', '{"keywords": ["her"]}'
 
 
 SORRY = "I'm sorry, but I can't help with that."
-ENDS: list[tuple[dict[tuple[str, ...], Page], list[str | Completion], Stop, int, list[str]]] = [
-    ({(): SKEWED, ("women",): EVEN}, [WOMEN], Stop.ATTAINED, 1, ["ok"]),
-    ({(): SKEWED}, [SORRY, ""], Stop.UNPARSEABLE, 0, ["refused", "empty"]),
+ENDS: list[
+    tuple[dict[tuple[str, ...], fair_qr.Page], list[str | Completion], fair_qr.Stop, int, list[str]]
+] = [
+    ({(): SKEWED, ("women",): EVEN}, [WOMEN], fair_qr.Stop.ATTAINED, 1, ["ok"]),
+    ({(): SKEWED}, [SORRY, ""], fair_qr.Stop.UNPARSEABLE, 0, ["refused", "empty"]),
     (
         {(): SKEWED, ("women",): EVEN},
         [Completion("wom", Finish.LENGTH), WOMEN],
-        Stop.ATTAINED,
+        fair_qr.Stop.ATTAINED,
         1,
         ["truncated", "ok"],
     ),
-    ({(): SKEWED}, ['{"keywords": ["Physicist", "PRIZE"]}'], Stop.NO_KEYWORDS, 0, ["ok"]),
-    ({(): page()}, [], Stop.NO_RESULT, 0, []),
+    ({(): SKEWED}, ['{"keywords": ["Physicist", "PRIZE"]}'], fair_qr.Stop.NO_KEYWORDS, 0, ["ok"]),
+    ({(): page()}, [], fair_qr.Stop.NO_RESULT, 0, []),
 ]
 
 
 @pytest.mark.parametrize(("pages", "texts", "stop", "kept", "classes"), ENDS)
 def test_why_a_loop_ends_and_what_it_keeps(
-    pages: dict[tuple[str, ...], Page],
+    pages: dict[tuple[str, ...], fair_qr.Page],
     texts: list[str | Completion],
-    stop: Stop,
+    stop: fair_qr.Stop,
     kept: int,
     classes: list[str],
 ) -> None:
@@ -513,8 +498,8 @@ def test_why_a_loop_ends_and_what_it_keeps(
 
 def test_no_underrepresented_group() -> None:
     even = topic({(): page("m1", "m2", "f1", "f2"), ("list",): page("u1", "m2", "f1", "f2")})
-    found, asked = ended(replace(even, stopping=Stopping(attained=-1.0)))
-    assert (found.stop, asked) == (Stop.NO_UNDERREPRESENTED_GROUP, [])
+    found, asked = ended(replace(even, stopping=fair_qr.Stopping(attained=-1.0)))
+    assert (found.stop, asked) == (fair_qr.Stop.NO_UNDERREPRESENTED_GROUP, [])
 
 
 @pytest.mark.parametrize("allowed", [False, True])
@@ -522,12 +507,12 @@ def test_unknown_is_asked_for_where_that_is_allowed(allowed: bool) -> None:
     """By the name that the prompt's shares give it, as in the paper."""
     pages = {(): page("m1", "m2", "f1", "f2"), ("list",): page("u1", "m2", "f1", "f2")}
     behind = replace(
-        topic(pages, Stopping(1, attained=-1.0)), target={"female": 0.4, "male": 0.4, UNKNOWN: 0.2}
+        topic(pages, fair_qr.Stopping(1, attained=-1.0)), target={"female": 0.4, "male": 0.4, UNKNOWN: 0.2}
     )
     program = replace(PROGRAM, form="paper", allow_unknown=allowed)
     found, asked = ended(behind, *["list"] * allowed, program=program)
     if not allowed:
-        assert (found.stop, asked) == (Stop.UNKNOWN_UNDERREPRESENTED, [])
+        assert (found.stop, asked) == (fair_qr.Stop.UNKNOWN_UNDERREPRESENTED, [])
         return
     assert [one.subgroup for one in found.rounds] == [None, UNKNOWN]
     text = asked[0].messages[0].content
@@ -536,9 +521,9 @@ def test_unknown_is_asked_for_where_that_is_allowed(allowed: bool) -> None:
 
 
 @pytest.mark.parametrize("worse", [page("m4", "m3", "m2", "m1"), page()])
-def test_overshoot_returns_the_list_before_it(worse: Page) -> None:
+def test_overshoot_returns_the_list_before_it(worse: fair_qr.Page) -> None:
     found, _ = ended(topic({(): SKEWED, ("women",): NEARER, ("women", "her"): worse}), WOMEN, HER)
-    assert found.stop is Stop.NO_DECREASE
+    assert found.stop is fair_qr.Stop.NO_DECREASE
     assert [one.accepted for one in found.rounds] == [True, True, False]
     assert found.kept.page is NEARER and found.final == tuple(sorted(NEARER.doc_ids))
 
@@ -564,12 +549,16 @@ def test_what_the_model_is_told() -> None:
 
 def test_ties_go_to_the_first_group() -> None:
     target = {"b": 0.4, "a": 0.4, UNKNOWN: 0.2}
-    assert most_underrepresented(target, {"b": 0.1, "a": 0.1, UNKNOWN: 0.0}) == "b"
-    assert most_underrepresented(target, {"b": 0.2, "a": 0.1, UNKNOWN: 0.0}) == "a"
-    assert most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}) == UNKNOWN
-    assert most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}, allow_unknown=False) is None
+    assert fair_qr.most_underrepresented(target, {"b": 0.1, "a": 0.1, UNKNOWN: 0.0}) == "b"
+    assert fair_qr.most_underrepresented(target, {"b": 0.2, "a": 0.1, UNKNOWN: 0.0}) == "a"
+    assert fair_qr.most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}) == UNKNOWN
+    assert (
+        fair_qr.most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}, allow_unknown=False) is None
+    )
     # 0.3 - 0.1 is a little less than 0.4 - 0.2 as computed
-    assert most_underrepresented({"b": 0.3, "a": 0.4, "c": 0.3}, {"b": 0.1, "a": 0.2, "c": 0.7}) == "b"
+    assert (
+        fair_qr.most_underrepresented({"b": 0.3, "a": 0.4, "c": 0.3}, {"b": 0.1, "a": 0.2, "c": 0.7}) == "b"
+    )
 
 
 def test_the_same_shares_summed_in_another_order_are_no_nearer() -> None:
@@ -577,14 +566,14 @@ def test_the_same_shares_summed_in_another_order_are_no_nearer() -> None:
         ("lower", 0.04649266051035899, 0.04649266051035883),
         ("higher", 0.92, 0.92 + 1e-15),
     ):
-        stopping = Stopping(better=better, attained=None)  # type: ignore[arg-type]
-        assert stopping.after([first, second]) is Stop.NO_DECREASE
+        stopping = fair_qr.Stopping(better=better, attained=None)  # type: ignore[arg-type]
+        assert stopping.after([first, second]) is fair_qr.Stop.NO_DECREASE
         assert stopping.kept([first, second]) == 0
 
 
 @given(st.lists(st.floats(0, 2) | st.none(), min_size=1, max_size=8), st.integers(0, 6))
 def test_what_is_accepted_falls_strictly(values: Sequence[float | None], most: int) -> None:
-    stopping = Stopping(max_iterations=most)
+    stopping = fair_qr.Stopping(max_iterations=most)
     seen = next((values[:n] for n in range(1, len(values) + 1) if stopping.after(values[:n])), values)
     accepted = [np.inf if value is None else value for value in seen[: stopping.kept(seen) + 1]]
     assert all(after < before for before, after in itertools.pairwise(accepted))
@@ -622,10 +611,10 @@ def test_reference_stopping() -> None:
     assert len(found) == 9
     for case in found:
         given_, expected = case["input"], case["expected"]
-        stopping = Stopping(given_["max_refinements"], attained=given_["threshold"])
+        stopping = fair_qr.Stopping(given_["max_refinements"], attained=given_["threshold"])
         values = given_["divergence_by_iteration"]
         n = next((n for n in range(1, len(values) + 1) if stopping.after(values[:n])), len(values))
-        reason = {Stop.ATTAINED: "threshold", None: "exhausted"}.get(
+        reason = {fair_qr.Stop.ATTAINED: "threshold", None: "exhausted"}.get(
             stop := stopping.after(values[:n]), str(stop)
         )
         assert (n - 1, stopping.kept(values[:n]), reason) == (
@@ -640,5 +629,6 @@ def test_reference_groups() -> None:
         names = case["input"]["groups"]
         target, current = (dict(zip(names, case["input"][of], strict=True)) for of in ("target", "current"))
         assert (
-            most_underrepresented(target, current) == case["expected"]["most_underrepresented_by_difference"]
+            fair_qr.most_underrepresented(target, current)
+            == case["expected"]["most_underrepresented_by_difference"]
         )

@@ -15,25 +15,8 @@ from benchmarks.strategies import row
 from llmfair.audits.listwise.simulate import Noise
 from llmfair.metrics.base import Ratio
 from llmfair.rankers.strategies import PLANS
+from llmfair.stats import power
 from llmfair.stats.intervals import ratio_scores
-from llmfair.stats.power import (
-    FEWEST_TESTED,
-    Plan,
-    attainable_odds,
-    attainable_precision,
-    attainable_ratio,
-    bradley_terry,
-    by_windows,
-    kind_exposures,
-    offset_to_parity,
-    power,
-    queries_needed,
-    random_lists,
-    rank_by_taste,
-    rank_exposures,
-    rank_injected,
-    smallest_ratio,
-)
 from tests.metrics import lettered, raw, value
 from tests.shared import vectors
 
@@ -44,46 +27,46 @@ def test_power_of_the_reference() -> None:
     for case in cases:
         queries = case["expected"]["n_paired"]
         error, level = 1 / sqrt(queries), 1 - case["input"]["alpha"]
-        assert power(case["input"]["cohens_d"], error, queries, level) == pytest.approx(
+        assert power.power(case["input"]["cohens_d"], error, queries, level) == pytest.approx(
             case["input"]["power"], abs=1e-8
         )
 
 
 @given(st.floats(0, 15), st.floats(6, 1e6))
 def test_power_is_a_probability_that_rises_with_the_effect(delta: float, queries: float) -> None:
-    smaller, larger = power(delta, 1, queries), power(delta * 1.1 + 0.01, 1, queries)
+    smaller, larger = power.power(delta, 1, queries), power.power(delta * 1.1 + 0.01, 1, queries)
     assert 0.05 - 1e-9 <= smaller <= larger + 1e-9 <= 1 + 2e-9
 
 
 def test_no_effect_is_found_at_the_level_of_the_test() -> None:
-    assert power(0, 1, 44) == pytest.approx(0.05)
-    assert power(0, 1, 44, level=0.99) == pytest.approx(0.01)
-    assert power(1e9, 1, 44) == 1
+    assert power.power(0, 1, 44) == pytest.approx(0.05)
+    assert power.power(0, 1, 44, level=0.99) == pytest.approx(0.01)
+    assert power.power(1e9, 1, 44) == 1
 
 
 @given(st.floats(0.5, 0.99), st.floats(0.02, 2), st.floats(0.1, 0.99))
 def test_queries_needed_are_the_fewest_and_the_same_above_parity(
     ratio: float, sd: float, target: float
 ) -> None:
-    needed = queries_needed(ratio, sd, target)
+    needed = power.queries_needed(ratio, sd, target)
     assert needed is not None
-    assert power(log(ratio), sd / sqrt(needed), needed) >= target
-    if needed > FEWEST_TESTED:
-        assert power(log(ratio), sd / sqrt(needed - 1), needed - 1) < target
-    assert queries_needed(exp(-log(ratio)), sd, target) == pytest.approx(needed, abs=1)
+    assert power.power(log(ratio), sd / sqrt(needed), needed) >= target
+    if needed > power.FEWEST_TESTED:
+        assert power.power(log(ratio), sd / sqrt(needed - 1), needed - 1) < target
+    assert power.queries_needed(exp(-log(ratio)), sd, target) == pytest.approx(needed, abs=1)
 
 
-@given(st.floats(0.02, 2), st.integers(FEWEST_TESTED, 5000), st.floats(0.06, 0.999))
+@given(st.floats(0.02, 2), st.integers(power.FEWEST_TESTED, 5000), st.floats(0.06, 0.999))
 def test_smallest_ratio_reaches_its_power(sd: float, queries: int, target: float) -> None:
-    found = smallest_ratio(sd, queries, target)
-    assert power(log(found), sd / sqrt(queries), queries) == pytest.approx(target, abs=1e-6)
-    assert smallest_ratio(sd, queries + 1, target) > found
+    found = power.smallest_ratio(sd, queries, target)
+    assert power.power(log(found), sd / sqrt(queries), queries) == pytest.approx(target, abs=1e-6)
+    assert power.smallest_ratio(sd, queries + 1, target) > found
 
 
 def test_some_ratios_need_more_queries_than_there_are() -> None:
-    assert queries_needed(1, 0.1) is None
-    assert queries_needed(0.9999, 0.1) is None
-    assert queries_needed(1e-9, 0.1) == FEWEST_TESTED
+    assert power.queries_needed(1, 0.1) is None
+    assert power.queries_needed(0.9999, 0.1) is None
+    assert power.queries_needed(1e-9, 0.1) == power.FEWEST_TESTED
 
 
 Case = dict[str, Any]
@@ -114,7 +97,7 @@ def sides_of(exposures: NDArray[np.float64], case: Case) -> tuple[NDArray[np.flo
 
 def initial_lists(case: Case, draws: int, rng: np.random.Generator) -> Kinds:
     """The initial orders of a reference case; sides and blocks come first with ties at random."""
-    orders = random_lists(counts(case), draws, rng=rng)
+    orders = power.random_lists(counts(case), draws, rng=rng)
     first: dict[str, list[int]] = {
         "prot_first": [0, 1, 0, 1],
         "unprot_first": [1, 0, 1, 0],
@@ -139,16 +122,16 @@ def test_sliding_windows_of_the_reference() -> None:
         plan = PLANS["rankgpt" if case["last_partial_window"] == "dropped" else "covering"]
         windows = plan(case["N"], case["window"], case["step"], None)
         initial = initial_lists(case, queries, rng)
-        final = rank_injected(
+        final = power.rank_injected(
             initial, log_weights(case), windows, case["passes"], rng=rng, kept=case["malformed"]
         )
-        e1, e0 = sides_of(kind_exposures(final, 4), case)
+        e1, e0 = sides_of(power.kind_exposures(final, 4), case)
         tolerance = 4 * np.sqrt(
             case["sd_influence_per_query"] ** 2 / queries + (case["ratio_mc_se"] / case["ratio"]) ** 2
         )
         assert abs(log(e1.sum() / e0.sum()) - log(case["ratio"])) <= tolerance, case
 
-        i1, i0 = sides_of(kind_exposures(initial, 4), case)
+        i1, i0 = sides_of(power.kind_exposures(initial, 4), case)
         scores = ratio_scores(i1, i0)
         reference_error = np.sqrt(np.sum(scores**2) * queries / case["mc_queries"])
         assert_near(scores, i1.sum() / i0.sum(), case["initial_ratio"], reference_error)
@@ -160,32 +143,34 @@ def test_sliding_windows_of_the_reference() -> None:
 
 def test_extreme_weights_sort_as_a_taste_does_and_others_are_refused() -> None:
     rng = np.random.default_rng(9)
-    initial, windows = random_lists([6, 3, 7], 200, rng=rng), [(8, 99), (4, 12), (0, 8)]
-    final = rank_injected(initial, [50, 0, -50], windows, 2, rng=rng)
-    assert (final == rank_by_taste(initial.astype(np.int8), windows, 2)).all()
+    initial, windows = power.random_lists([6, 3, 7], 200, rng=rng), [(8, 99), (4, 12), (0, 8)]
+    final = power.rank_injected(initial, [50, 0, -50], windows, 2, rng=rng)
+    assert (final == power.rank_by_taste(initial.astype(np.int8), windows, 2)).all()
     for bad in ([61, 0, -60], [np.inf, 0, 0], [np.nan, 0, 0]):
         with pytest.raises(ValueError, match="apart"):
-            rank_injected(initial, bad, windows, 1, rng=rng)
+            power.rank_injected(initial, bad, windows, 1, rng=rng)
 
 
 def test_a_list_has_its_own_weights_and_axes_before_the_draws_share_the_noise() -> None:
-    lists = random_lists([5, 5], 300, rng=np.random.default_rng(10))
+    lists = power.random_lists([5, 5], 300, rng=np.random.default_rng(10))
     strong = np.repeat([[30.0, 0.0], [0.0, 30.0]], 150, axis=0)
-    first = rank_injected(lists, strong, [(0, 10)], 1, rng=np.random.default_rng(11))[:, :5]
+    first = power.rank_injected(lists, strong, [(0, 10)], 1, rng=np.random.default_rng(11))[:, :5]
     assert (first[:150] == 0).all()
     assert (first[150:] == 1).all()
 
     betas = np.array([[[-1.0, 0]], [[0.5, 0]]])
-    together = rank_injected(
+    together = power.rank_injected(
         np.stack([lists, lists]), betas, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12), kept=0.2
     )
     for beta, ranked in zip(betas, together, strict=True):
-        alone = rank_injected(lists, beta, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12), kept=0.2)
+        alone = power.rank_injected(
+            lists, beta, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12), kept=0.2
+        )
         assert (ranked == alone).all()
 
 
 def test_exposures_of_kinds_by_hand() -> None:
-    found = kind_exposures(np.array([[0, 2, 0]], np.uint8), 4)
+    found = power.kind_exposures(np.array([[0, 2, 0]], np.uint8), 4)
     assert found[0].tolist() == pytest.approx([(1 / log(2) + 1 / log(4)) / 2, 0, 1 / log(3), 0])
 
 
@@ -194,7 +179,7 @@ def test_exposures_of_ranks_vary_as_the_reference_says() -> None:
     first, second = 1 / log(2), 1 / log(3)
     cases = [(row["N"], row["cv2_v"]) for row in vectors("injected_bias")["exposure_constants"]]
     for n, expected in [*cases, (2, ((first - second) / (first + second)) ** 2)]:
-        weights = rank_exposures(n)
+        weights = power.rank_exposures(n)
         assert weights.var() / weights.mean() ** 2 == pytest.approx(expected, rel=1e-9)
 
 
@@ -222,7 +207,7 @@ def test_injected_odds_are_recovered(spec: str, alike: float) -> None:
     assert sum(covered) >= 0.8 * len(covered)
 
 
-def windows(window: int, step: int, plan: str = "covering") -> Plan:
+def windows(window: int, step: int, plan: str = "covering") -> power.Plan:
     """One pass from the end to the head."""
     return lambda n: PLANS[plan](n, window, step, None)
 
@@ -236,7 +221,7 @@ def test_final_orders_of_the_reference() -> None:
         assert len(plan) == case["calls"]
         initial = np.full((1, n), 2, np.int8)
         initial[0, np.array(case["initial_protected_positions"]) - 1] = 0
-        final = rank_by_taste(initial, plan, 1)[0]
+        final = power.rank_by_taste(initial, plan, 1)[0]
         assert (np.flatnonzero(final == 0) + 1).tolist() == case["final_protected_positions"]
         for tastes, ratio in ((initial[0], case["initial_ratio"]), (final, case["final_ratio"])):
             letters = "".join("p-u"[taste] for taste in tastes)
@@ -259,7 +244,9 @@ def test_attainable_ratio_of_200(
     window: int, step: int, passes: int, protected: int, low: float, high: float
 ) -> None:
     lists = [(200, protected, 200 - protected)] * 44
-    found = attainable_ratio(lists, by_windows(windows(window, step), passes), rng=np.random.default_rng(5))
+    found = power.attainable_ratio(
+        lists, power.by_windows(windows(window, step), passes), rng=np.random.default_rng(5)
+    )
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
 
 
@@ -277,8 +264,11 @@ def test_attainable_precision_of_200(
     window: int, step: int, passes: int, with_25: float, with_100: float
 ) -> None:
     for relevant, expected in ((25, with_25), (100, with_100)):
-        found = attainable_precision(
-            [(200, relevant)], by_windows(windows(window, step), passes), 20, rng=np.random.default_rng(5)
+        found = power.attainable_precision(
+            [(200, relevant)],
+            power.by_windows(windows(window, step), passes),
+            20,
+            rng=np.random.default_rng(5),
         )
         assert found == pytest.approx(expected, abs=0.02)
 
@@ -290,15 +280,15 @@ def whole(n: int) -> list[tuple[int, int]]:
 def test_whole_lists_of_the_reference() -> None:
     for case in vectors("injected_bias")["attainable_ratio"]:
         n, protected = case["N"], case["n_protected"]
-        found = attainable_ratio(
-            [(n, protected, n - protected)], by_windows(whole, 1), 1, rng=np.random.default_rng(1)
+        found = power.attainable_ratio(
+            [(n, protected, n - protected)], power.by_windows(whole, 1), 1, rng=np.random.default_rng(1)
         )
         assert (found.low, found.high) == pytest.approx((case["min"], case["max"]), rel=1e-9)
 
 
 def test_a_window_over_the_whole_list_puts_one_side_first_and_the_others_between() -> None:
     lists = [(20, 5, 10), (30, 15, 15), (20, 5, 10)]
-    found = attainable_ratio(lists, by_windows(whole, 1), 10, rng=np.random.default_rng(1))
+    found = power.attainable_ratio(lists, power.by_windows(whole, 1), 10, rng=np.random.default_rng(1))
     for order, got in (("u-p", found.low), ("p-u", found.high)):
         sides = np.zeros(2)
         for n, protected, unprotected in lists:
@@ -311,14 +301,16 @@ def test_a_window_over_the_whole_list_puts_one_side_first_and_the_others_between
 
 def test_precision_keeps_its_denominator_on_short_lists_and_weighs_lists_equally() -> None:
     rng = np.random.default_rng(1)
-    assert attainable_precision([(4, 2)], by_windows(whole, 1), 20, 10, rng=rng) == pytest.approx(0.1)
-    mixed = attainable_precision([(4, 2), (4, 4), (4, 4)], by_windows(whole, 1), 4, 10, rng=rng)
+    assert power.attainable_precision([(4, 2)], power.by_windows(whole, 1), 20, 10, rng=rng) == pytest.approx(
+        0.1
+    )
+    mixed = power.attainable_precision([(4, 2), (4, 4), (4, 4)], power.by_windows(whole, 1), 4, 10, rng=rng)
     assert mixed == pytest.approx((0.5 + 1 + 1) / 3)
 
 
 def test_windows_beyond_the_list_are_cut_and_the_input_is_left_alone() -> None:
     initial = np.array([[2, 0, 1]], np.int8)
-    assert rank_by_taste(initial, [(1, 9), (5, 8), (0, 2)], 1).tolist() == [[0, 2, 1]]
+    assert power.rank_by_taste(initial, [(1, 9), (5, 8), (0, 2)], 1).tolist() == [[0, 2, 1]]
     assert initial.tolist() == [[2, 0, 1]]
 
 
@@ -329,8 +321,10 @@ def test_odds_of_rankings_go_as_far_as_windows_carry_items() -> None:
     ahead of ½ + 1/12 of the others.
     """
     rng = np.random.default_rng(0)
-    assert attainable_odds([(4, 2, 2)], by_windows(windows(4, 4), 1), rng=rng) == (None, None)
-    low, high = attainable_odds([(4, 1, 3)], by_windows(lambda n: [(n - 2, n)], 1), 40_000, rng=rng)
+    assert power.attainable_odds([(4, 2, 2)], power.by_windows(windows(4, 4), 1), rng=rng) == (None, None)
+    low, high = power.attainable_odds(
+        [(4, 1, 3)], power.by_windows(lambda n: [(n - 2, n)], 1), 40_000, rng=rng
+    )
     assert low is not None and high is not None
     assert (low, high) == pytest.approx((5 / 7, 7 / 5), rel=0.03)
 
@@ -340,16 +334,16 @@ Floats = NDArray[np.float64]
 
 def test_two_items_by_hand() -> None:
     # a is ahead in 3 of 3 orders and in half of the tie: 3.5 of 4, ln(3.5/0.5) = ln 7
-    strengths = bradley_terry([[0, 1]] * 3)
+    strengths = power.bradley_terry([[0, 1]] * 3)
     assert strengths[0] - strengths[1] == pytest.approx(np.log(7), abs=1e-8)
-    assert bradley_terry([[0]]).tolist() == [0.0]
+    assert power.bradley_terry([[0]]).tolist() == [0.0]
 
 
 @given(st.integers(2, 30), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_likelihood_is_at_its_top_and_follows_mean_ranks(n: int, orders: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     ranks = np.array([rng.permutation(n) for _ in range(orders)])
-    strengths = bradley_terry(ranks)
+    strengths = power.bradley_terry(ranks)
     chance = 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
     np.fill_diagonal(chance, 0)
     won = (n - 1 - ranks).sum(axis=0) + (n - 1) / 2
@@ -360,9 +354,9 @@ def test_likelihood_is_at_its_top_and_follows_mean_ranks(n: int, orders: int, se
 
 
 def test_offset_is_the_weighted_median() -> None:
-    assert offset_to_parity([np.array([1.0, 2.0, 3.0])]) == 2.0
-    assert offset_to_parity([np.array([1.0, 2.0])]) == 1.5
+    assert power.offset_to_parity([np.array([1.0, 2.0, 3.0])]) == 2.0
+    assert power.offset_to_parity([np.array([1.0, 2.0])]) == 1.5
     # a query with many comparisons weighs as much as one with few
-    assert offset_to_parity([np.array([5.0]), np.array([1.0] * 100)]) == 3.0
+    assert power.offset_to_parity([np.array([5.0]), np.array([1.0] * 100)]) == 3.0
     with pytest.raises(ValueError, match="compared"):
-        offset_to_parity([np.array([])])
+        power.offset_to_parity([np.array([])])

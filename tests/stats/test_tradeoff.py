@@ -10,23 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from llmfair.stats import tradeoff
 from llmfair.stats.intervals import clustered_mean, mean
-from llmfair.stats.tradeoff import (
-    INTERVALS,
-    Area,
-    Utility,
-    adjusted,
-    anchors,
-    area,
-    averaged,
-    cells,
-    interval_of,
-    keeping,
-    line,
-    losses,
-    student_p,
-    welch_p,
-)
 from tests.shared import realdata, vectors
 
 NEAR = 1e-9
@@ -36,7 +21,7 @@ numbers = st.lists(st.integers(-20, 20).map(lambda number: number / 8), min_size
 def test_slope_and_area_of_the_reference_curves() -> None:
     for case in vectors("disparity_curve")["cases"]:
         x, y, expected = case["input"]["disparity"], case["input"]["quality"], case["expected"]
-        fitted, below = line(x, y), area(x, y)
+        fitted, below = tradeoff.line(x, y), tradeoff.area(x, y)
         found = (None, None) if fitted is None else (fitted.slope, fitted.intercept)
         assert found == pytest.approx((expected["slope"], expected["intercept"]), abs=NEAR), case["id"]
         assert below is not None
@@ -46,20 +31,20 @@ def test_slope_and_area_of_the_reference_curves() -> None:
 
 
 def test_one_disparity_has_no_slope_and_an_area_of_its_mean() -> None:
-    assert line([0.5, 0.5], [0.1, 0.3]) is None
-    assert area([0.5, 0.5], [0.25, 0.75]) == Area(0.5, 0.0, 0.5, 0.5)
-    assert line([], []) is None
-    assert area([], []) is None
+    assert tradeoff.line([0.5, 0.5], [0.1, 0.3]) is None
+    assert tradeoff.area([0.5, 0.5], [0.25, 0.75]) == tradeoff.Area(0.5, 0.0, 0.5, 0.5)
+    assert tradeoff.line([], []) is None
+    assert tradeoff.area([], []) is None
 
 
 def test_observations_go_to_the_nearest_anchor_and_halfway_ones_upwards() -> None:
     x = [0.0, 0.0999999, 0.1, 0.3 - 1e-12, 0.95, 1.0]
     y = [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]
-    found = anchors(x, y, ["a", "b", "a", "b", "a", "b"])
+    found = tradeoff.anchors(x, y, ["a", "b", "a", "b", "a", "b"])
     assert [(one.disparity, one.quality.value, one.observations) for one in found] == [
         (0.0, 2.0, 2), (0.2, 5.0, 1), (0.4, 7.0, 1), (1.0, 10.0, 2),
     ]  # fmt: skip
-    both = averaged([found, found[:1], anchors([0.0], [5.0], ["a"])])
+    both = tradeoff.averaged([found, found[:1], tradeoff.anchors([0.0], [5.0], ["a"])])
     assert both[0].tolist() == [0.0, 0.2, 0.4, 1.0]
     assert both[1].tolist() == [3.0, 5.0, 7.0, 10.0]
 
@@ -75,7 +60,7 @@ def test_several_observations_of_a_query_are_one_unit() -> None:
 
 def test_edges_of_intervals_belong_above_and_rounding_decides_nothing() -> None:
     x = [0.0, 0.2 - 1e-12, 0.2, 0.1 + 0.5, 0.6 - 1e-8, 0.8, 1.0, 1.0 + 1e-12, -1e-12]
-    assert [INTERVALS[place] for place in interval_of(x)] == [
+    assert [tradeoff.INTERVALS[place] for place in tradeoff.interval_of(x)] == [
         "[0,.2)", "[.2,.4)", "[.2,.4)", "[.6,.8)", "[.4,.6)", "[.8,1]", "[.8,1]", "[.8,1]", "[0,.2)",
     ]  # fmt: skip
 
@@ -85,7 +70,7 @@ def test_cells_worked_by_hand() -> None:
     queries = [*"abcdef", *"abcdef"]
     disparity = [0.9] * 6 + [0.1] * 6
     utility = [0.5, 0.6, 0.5, 0.6, 0.5, 0.6, 0.1, 0.2, 0.3, 0.2, 0.1, 0.3]
-    low, _, empty, _, high = cells(disparity, utility, queries, baseline)
+    low, _, empty, _, high = tradeoff.cells(disparity, utility, queries, baseline)
     assert (low.observations, low.queries, empty.observations, empty.queries) == (6, 6, 0, 0)
     assert {empty.difference, empty.p_student, empty.paired, empty.p_adjusted} == {None}
     assert low.difference == pytest.approx(0.2 - 0.55)
@@ -103,7 +88,7 @@ def test_cells_worked_by_hand() -> None:
     assert low.p_paired is not None
     assert low.p_adjusted == pytest.approx(2 * low.p_paired)  # two cells were tested
     assert high.p_adjusted == high.p_paired
-    first, second = adjusted([[low], [low, high]])
+    first, second = tradeoff.adjusted([[low], [low, high]])
     assert first[0].p_adjusted == pytest.approx(3 * low.p_paired)
     assert second[1] == high
 
@@ -111,12 +96,12 @@ def test_cells_worked_by_hand() -> None:
 @given(numbers, numbers)
 def test_unpaired_tests_are_those_of_scipy(one: list[float], other: list[float]) -> None:
     if len(set(one)) > 1 or len(set(other)) > 1:
-        assert student_p(one, other) == pytest.approx(stats.ttest_ind(one, other).pvalue, abs=NEAR)
+        assert tradeoff.student_p(one, other) == pytest.approx(stats.ttest_ind(one, other).pvalue, abs=NEAR)
         expected = stats.ttest_ind(one, other, equal_var=False).pvalue
-        assert welch_p(one, other) == pytest.approx(expected, abs=NEAR)
+        assert tradeoff.welch_p(one, other) == pytest.approx(expected, abs=NEAR)
     else:
         alike = 1.0 if one[0] == other[0] else 0.0
-        assert student_p(one, other) == welch_p(one, other) == alike
+        assert tradeoff.student_p(one, other) == tradeoff.welch_p(one, other) == alike
 
 
 @pytest.mark.parametrize(
@@ -124,22 +109,24 @@ def test_unpaired_tests_are_those_of_scipy(one: list[float], other: list[float])
     [(-0.02, 0.1, "kept"), (-0.05, -0.021, "lost"), (-0.05, 0.0, "inconclusive"), (None, None, None)],
 )
 def test_what_an_interval_says_of_a_loss(low: float | None, high: float | None, said: str | None) -> None:
-    assert keeping(low, high, 0.02) == said
+    assert tradeoff.keeping(low, high, 0.02) == said
 
 
 def test_intervals_are_those_of_the_papers_table() -> None:
     path = realdata("fairrag/paper_tables/fairrag_table2_disparity_intervals.csv")
     columns = next(csv.reader(path.read_text(encoding="utf-8").splitlines()))[4:]
     edges = [tuple(float(edge) for edge in column.removeprefix("d_").split("_")) for column in columns]
-    assert [INTERVALS[interval_of([low])[0]] for low, _ in edges] == list(INTERVALS)
+    assert [tradeoff.INTERVALS[tradeoff.interval_of([low])[0]] for low, _ in edges] == list(
+        tradeoff.INTERVALS
+    )
 
 
-RANGE = Utility(margin=0.05, worst_loss=1.0, best_gain=1.0)
+RANGE = tradeoff.Utility(margin=0.05, worst_loss=1.0, best_gain=1.0)
 
 
 def test_without_any_change_68_queries_keep_utility_and_67_do_not() -> None:
     """The full share doubles at a mean of −.05 by 1/.95 a query: half of (1/.95)^68 and the other shares exceed 20."""
-    (enough,), (few,) = losses([np.zeros(68)], RANGE), losses([np.zeros(67)], RANGE)
+    (enough,), (few,) = tradeoff.losses([np.zeros(68)], RANGE), tradeoff.losses([np.zeros(67)], RANGE)
     assert (enough.conclusion, enough.reason, enough.losers) == ("kept", None, 0)
     assert (few.conclusion, few.reason) == ("inconclusive", "rare_losses")
     assert few.lower is not None and enough.lower is not None and few.lower < -0.05 <= enough.lower
@@ -149,7 +136,7 @@ def test_without_any_change_68_queries_keep_utility_and_67_do_not() -> None:
 
 def test_alphas_are_tested_until_one_is_not_kept() -> None:
     steady, few, lost = np.zeros(80), np.zeros(40), np.full(40, -0.5)
-    results = losses([steady, few, steady, lost, []], RANGE)
+    results = tradeoff.losses([steady, few, steady, lost, []], RANGE)
     assert [(loss.conclusion, loss.reason) for loss in results] == [
         ("kept", None),
         ("inconclusive", "rare_losses"),
@@ -159,20 +146,24 @@ def test_alphas_are_tested_until_one_is_not_kept() -> None:
     ]
     assert results[2].p == results[0].p and results[2].p_adjusted == results[1].p
     assert results[3].losers == 40
-    assert losses([few[:4], steady], RANGE)[1].reason == "larger_alpha"
+    assert tradeoff.losses([few[:4], steady], RANGE)[1].reason == "larger_alpha"
 
 
 def test_a_loss_beyond_the_worst_says_nothing() -> None:
-    (loss,) = losses([np.append(np.zeros(80), -0.3)], Utility(0.05, worst_loss=0.2, best_gain=1.0))
+    (loss,) = tradeoff.losses(
+        [np.append(np.zeros(80), -0.3)], tradeoff.Utility(0.05, worst_loss=0.2, best_gain=1.0)
+    )
     assert (loss.conclusion, loss.reason, loss.lower) == (None, "beyond_worst_loss", None)
-    (allowed,) = losses([np.append(np.zeros(80), -0.2)], Utility(0.05, worst_loss=0.2, best_gain=1.0))
+    (allowed,) = tradeoff.losses(
+        [np.append(np.zeros(80), -0.2)], tradeoff.Utility(0.05, worst_loss=0.2, best_gain=1.0)
+    )
     assert allowed.conclusion == "kept" and allowed.losers == 1
 
 
 @given(st.lists(st.integers(-10, 10).map(lambda tenth: tenth / 10), min_size=5, max_size=60))
 def test_a_limit_is_below_the_mean_and_moves_with_its_changes(changes: list[float]) -> None:
-    (loss,) = losses([changes], RANGE)
-    (better,) = losses([np.minimum(np.array(changes) + 0.1, 1.0)], RANGE)
+    (loss,) = tradeoff.losses([changes], RANGE)
+    (better,) = tradeoff.losses([np.minimum(np.array(changes) + 0.1, 1.0)], RANGE)
     assert loss.lower is not None and better.lower is not None
     assert -1 <= loss.lower <= np.mean(changes) + 1e-9
     assert better.lower >= loss.lower - 1e-9

@@ -18,32 +18,14 @@ from llmfair.errors import UsageError
 from llmfair.nouns import Candidates
 from llmfair.probes import pairwise_probes
 from llmfair.settings.commands import FinetuneSettings
-from llmfair.tuning.drawing import (
-    COMBINATIONS,
-    STRATA,
-    ByStratum,
-    PairDraw,
-    PairGroup,
-    Precision,
-    TrainingPair,
-    chance_within,
-    combination,
-    draw,
-    expected,
-    group_sign,
-    held_out,
-    label,
-    preference,
-    slot_bias,
-    split_queries,
-    stratum_pairs,
-    train_share,
-)
+from llmfair.tuning import drawing
 from tests.tuning.answered import GENDER, listed, shown
 
 
-def drawn(lists: Sequence[Candidates], **settings: Any) -> PairDraw:
-    return draw(lists, GENDER, split_queries(lists, GENDER, 0.8, 0), FinetuneSettings(**settings), shown)
+def drawn(lists: Sequence[Candidates], **settings: Any) -> drawing.PairDraw:
+    return drawing.draw(
+        lists, GENDER, drawing.split_queries(lists, GENDER, 0.8, 0), FinetuneSettings(**settings), shown
+    )
 
 
 # The split
@@ -52,7 +34,7 @@ def drawn(lists: Sequence[Candidates], **settings: Any) -> PairDraw:
 @pytest.mark.parametrize("queries", [10, 11, 20, 57])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_query_is_in_two_parts_and_three_validate(queries: int, seed: int) -> None:
-    split = split_queries([listed(f"q{number}") for number in range(queries)], GENDER, 0.8, seed)
+    split = drawing.split_queries([listed(f"q{number}") for number in range(queries)], GENDER, 0.8, seed)
     parts = [*split.train, *split.validation, *split.test]
     assert len(parts) == len(set(parts)) == queries
     assert len(split.test) == round(queries * 0.2)
@@ -61,27 +43,27 @@ def test_no_query_is_in_two_parts_and_three_validate(queries: int, seed: int) ->
 
 def test_parts_are_alike_in_group_balance() -> None:
     lists = [listed(f"q{number}", (2 + number % 3 * 4, 10 - number % 3 * 4, 6, 6)) for number in range(60)]
-    split = split_queries(lists, GENDER, 0.8, 0)
+    split = drawing.split_queries(lists, GENDER, 0.8, 0)
     strata = {one.query.query_id: number % 3 for number, one in enumerate(lists)}
     assert Counter(strata[query_id] for query_id in split.test) == {0: 4, 1: 4, 2: 4}
     assert set(Counter(strata[query_id] for query_id in split.train).values()) <= {14, 15}
-    assert split_queries(lists, GENDER, 0.8, 0) == split
-    assert split_queries(lists, GENDER, 0.8, 1).test != split.test
+    assert drawing.split_queries(lists, GENDER, 0.8, 0) == split
+    assert drawing.split_queries(lists, GENDER, 0.8, 1).test != split.test
 
 
 def test_too_few_queries_with_both_sides_are_counted() -> None:
     lists = [listed(f"q{number}") for number in range(9)] + [listed("male", (0, 6, 0, 6))]
     with pytest.raises(UsageError, match="both groups, not 9") as error:
-        split_queries(lists, GENDER, 0.8, 0)
+        drawing.split_queries(lists, GENDER, 0.8, 0)
     assert "llmfair datasets" in error.value.hint
-    split = split_queries([*lists, listed("q9")], GENDER, 0.8, 0)
+    split = drawing.split_queries([*lists, listed("q9")], GENDER, 0.8, 0)
     assert split.unused == ("male",)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.99])
 def test_a_share_that_leaves_nothing(share: float) -> None:
     with pytest.raises(UsageError, match="--train-share"):
-        split_queries([listed(f"q{number}") for number in range(12)], GENDER, share, 0)
+        drawing.split_queries([listed(f"q{number}") for number in range(12)], GENDER, share, 0)
 
 
 # The pairs
@@ -91,15 +73,15 @@ def test_pairs_are_those_of_the_audit() -> None:
     candidates = listed("q")
     for stratum in ("relevant", "irrelevant"):
         probes = pairwise_probes(candidates, GENDER, stratum, 30, 5, shown)
-        pairs = stratum_pairs(candidates, GENDER, stratum, 30, 5, shown)
+        pairs = drawing.stratum_pairs(candidates, GENDER, stratum, 30, 5, shown)
         assert [(pair.a, pair.b) for pair in pairs] == [probe.candidates.documents for probe in probes]
 
 
 @pytest.mark.parametrize("sizes", [(6, 6, 6, 6), (1, 9, 4, 2), (3, 2, 1, 1)])
 def test_mixed_pairs_have_all_four_combinations_equally_often(sizes: tuple[int, int, int, int]) -> None:
-    pairs = stratum_pairs(listed("q", sizes), GENDER, "mixed", 90, 0, shown)
-    counts = Counter(combination(pair, GENDER) for pair in pairs)
-    assert set(counts) == set(COMBINATIONS) and len(set(counts.values())) == 1
+    pairs = drawing.stratum_pairs(listed("q", sizes), GENDER, "mixed", 90, 0, shown)
+    counts = Counter(drawing.combination(pair, GENDER) for pair in pairs)
+    assert set(counts) == set(drawing.COMBINATIONS) and len(set(counts.values())) == 1
     assert len({pair.pair_id for pair in pairs}) == len(pairs)
     assert len({(pair.a.doc_id, pair.b.doc_id) for pair in pairs}) == len(pairs)
     assert all(
@@ -123,7 +105,9 @@ def test_a_group_holds_13_13_6_pairs_of_one_query() -> None:
         # 144 relevant pairs by 13 a group; where the number of groups is odd, the last one makes combinations even
         assert len(groups) == 12
         assert {_shape(group) for group in groups} == {(13, 13, 6)}
-        mixed = Counter(combination(pair, GENDER) for pair in chain(*groups) if pair.stratum == "mixed")
+        mixed = Counter(
+            drawing.combination(pair, GENDER) for pair in chain(*groups) if pair.stratum == "mixed"
+        )
         assert set(mixed.values()) == {18}
     assert all(len({pair.query.query_id for pair in group}) == 1 for group in found.groups)
 
@@ -133,7 +117,9 @@ def test_a_last_group_of_an_odd_number_is_completed_and_keeps_combinations_even(
     for query_id in found.train:
         groups = [group for group in found.groups if group[0].query.query_id == query_id]
         assert [_shape(group) for group in groups] == [(13, 13, 6), (13, 13, 6), (14, 14, 4)]
-        mixed = Counter(combination(pair, GENDER) for pair in chain(*groups) if pair.stratum == "mixed")
+        mixed = Counter(
+            drawing.combination(pair, GENDER) for pair in chain(*groups) if pair.stratum == "mixed"
+        )
         assert set(mixed.values()) == {4}
         used = Counter(pair.pair_id for pair in chain(*groups[:-1]))
         assert set(used.values()) == {1}
@@ -151,7 +137,7 @@ def test_groups_of_two_pairs_alternate_and_reach_the_budget_evenly() -> None:
     assert found.counts()["validation"]["mixed"].pairs > 0, "relevance is measured in any case"
 
 
-def _shape(group: PairGroup) -> tuple[int, ...]:
+def _shape(group: drawing.PairGroup) -> tuple[int, ...]:
     counts = Counter(pair.stratum for pair in group)
     return counts["relevant"], counts["irrelevant"], counts["mixed"]
 
@@ -166,8 +152,8 @@ def test_no_item_is_used_more_often_than_allowed_and_combinations_stay_even(
     for strata in found.train.values():
         uses = Counter(item.doc_id for pair in chain(*strata.values()) for item in (pair.a, pair.b))
         assert 0 < max(uses.values()) <= most
-        mixed = Counter(combination(pair, GENDER) for pair in strata["mixed"])
-        assert set(mixed) == set(COMBINATIONS) and len(set(mixed.values())) == 1
+        mixed = Counter(drawing.combination(pair, GENDER) for pair in strata["mixed"])
+        assert set(mixed) == set(drawing.COMBINATIONS) and len(set(mixed.values())) == 1
         assert strata["relevant"] and strata["irrelevant"]
 
 
@@ -193,37 +179,43 @@ def test_a_stratum_without_any_pair_is_named_and_strict_items_that_leave_none() 
 Margins = dict[str, tuple[float, float]]
 
 
-def labelled_by(train: Mapping[str, ByStratum], margins: Margins, **settings: Any) -> dict[str, TrainingPair]:
-    return label(train, margins, GENDER, FinetuneSettings(**settings))
+def labelled_by(
+    train: Mapping[str, drawing.ByStratum], margins: Margins, **settings: Any
+) -> dict[str, drawing.TrainingPair]:
+    return drawing.label(train, margins, GENDER, FinetuneSettings(**settings))
 
 
-def trained(sizes: tuple[int, int, int, int] = (5, 5, 4, 7), queries: int = 3) -> dict[str, ByStratum]:
+def trained(
+    sizes: tuple[int, int, int, int] = (5, 5, 4, 7), queries: int = 3
+) -> dict[str, drawing.ByStratum]:
     """Odd numbers of relevant pairs, even ones of irrelevant pairs."""
     return {
         f"q{number}": {
-            stratum: stratum_pairs(listed(f"q{number}", sizes), GENDER, stratum, 100, 0, shown)
-            for stratum in STRATA
+            stratum: drawing.stratum_pairs(listed(f"q{number}", sizes), GENDER, stratum, 100, 0, shown)
+            for stratum in drawing.STRATA
         }
         for number in range(queries)
     }
 
 
 def asked(
-    train: Mapping[str, ByStratum], bias: float = -2.0, relevance: float = 3.0, seed: int = 0
+    train: Mapping[str, drawing.ByStratum], bias: float = -2.0, relevance: float = 3.0, seed: int = 0
 ) -> Margins:
     """A model that prefers unprotected and relevant items, and the first slot a little."""
     rng = np.random.default_rng(seed)
     found: Margins = {}
     for pair in chain(*(chain(*strata.values()) for strata in train.values())):
-        g = bias * group_sign(pair, GENDER) + relevance * (pair.stratum == "mixed") + rng.normal()
+        g = bias * drawing.group_sign(pair, GENDER) + relevance * (pair.stratum == "mixed") + rng.normal()
         s = 0.3 + 0.3 * rng.normal()
         found[pair.pair_id] = (g + s, s - g)
     return found
 
 
-def of_equal_relevance(labelled: Mapping[str, TrainingPair]) -> Collection[list[TrainingPair]]:
+def of_equal_relevance(
+    labelled: Mapping[str, drawing.TrainingPair],
+) -> Collection[list[drawing.TrainingPair]]:
     """The pairs of each query and stratum but the mixed ones."""
-    strata: dict[tuple[str, str], list[TrainingPair]] = {}
+    strata: dict[tuple[str, str], list[drawing.TrainingPair]] = {}
     for pair in labelled.values():
         if pair.stratum != "mixed":
             strata.setdefault((pair.query.query_id, pair.stratum), []).append(pair)
@@ -247,7 +239,7 @@ def test_shifted_labels_keep_the_order_of_preferences() -> None:
     train = trained()
     margins = asked(train)
     for pairs in of_equal_relevance(labelled_by(train, margins)):
-        g = preference(np.array([margins[pair.pair_id] for pair in pairs]))
+        g = drawing.preference(np.array([margins[pair.pair_id] for pair in pairs]))
         lost, won = ([x for x, pair in zip(g, pairs, strict=True) if pair.target == t] for t in (0.0, 1.0))
         assert max(lost) < min(won)
 
@@ -256,10 +248,10 @@ def test_soft_shifted_labels_are_probabilities_around_one_half() -> None:
     train = trained()
     margins = asked(train)
     for pairs in of_equal_relevance(labelled_by(train, margins, soft_labels=True)):
-        g = preference(np.array([margins[pair.pair_id] for pair in pairs]))
-        expected = 1 / (1 + np.exp(-(g - np.median(g))))
-        assert [pair.target for pair in pairs] == pytest.approx(expected.tolist())
-        assert np.median(expected) == pytest.approx(0.5, abs=0.1)
+        g = drawing.preference(np.array([margins[pair.pair_id] for pair in pairs]))
+        drawing.expected = 1 / (1 + np.exp(-(g - np.median(g))))
+        assert [pair.target for pair in pairs] == pytest.approx(drawing.expected.tolist())
+        assert np.median(drawing.expected) == pytest.approx(0.5, abs=0.1)
 
 
 def test_soft_labels_are_one_half_and_an_anchor_in_relevance_wants_the_relevant_item() -> None:
@@ -279,8 +271,8 @@ def test_equal_answers_are_the_model_s_own_consistent_ones_in_equal_numbers() ->
         assert counts[0.0] == counts[1.0]
         for pair in counting:
             z = np.array([margins[pair.pair_id]])
-            assert abs(preference(z)[0]) > abs(slot_bias(z)[0])
-            assert pair.target == float(preference(z)[0] > 0)
+            assert abs(drawing.preference(z)[0]) > abs(drawing.slot_bias(z)[0])
+            assert pair.target == float(drawing.preference(z)[0] > 0)
         used += len(counting)
     assert used > 0
 
@@ -318,7 +310,7 @@ def test_an_anchor_in_the_base_does_not_pull_the_bias_back() -> None:
     margins = {
         pair.pair_id: (g, -g)
         for pair in chain(*(chain(*strata.values()) for strata in train.values()))
-        for g in [-2.0 * group_sign(pair, GENDER) + 1.5 * (pair.stratum == "mixed")]
+        for g in [-2.0 * drawing.group_sign(pair, GENDER) + 1.5 * (pair.stratum == "mixed")]
     }
     labelled = labelled_by(train, margins, anchor="base")
     mixed = [pair for pair in labelled.values() if pair.stratum == "mixed"]
@@ -334,7 +326,9 @@ def test_what_intervals_of_few_queries_do() -> None:
     values = rng.normal(0, sd, (40_000, 20))
     half = 2.093024 * values.std(axis=1, ddof=1) / sqrt(20)
     inside = np.abs(values.mean(axis=1)) + half < 0.2231436
-    assert chance_within(20, [Precision(1.0, sd)], BAND, 0.95) == pytest.approx(inside.mean(), abs=0.006)
+    assert drawing.chance_within(20, [drawing.Precision(1.0, sd)], BAND, 0.95) == pytest.approx(
+        inside.mean(), abs=0.006
+    )
 
 
 @settings(max_examples=8)
@@ -342,18 +336,18 @@ def test_what_intervals_of_few_queries_do() -> None:
 def test_more_queries_allow_more_and_what_is_needed_is_the_least(
     sd: float, share: float, queries: int
 ) -> None:
-    strata = [Precision(1.0, sd), Precision(share, sd)]
-    held = held_out(queries, strata, BAND, 0.95)
+    strata = [drawing.Precision(1.0, sd), drawing.Precision(share, sd)]
+    held = drawing.held_out(queries, strata, BAND, 0.95)
     assert held.needed is not None
     assert (held.chance >= 0.8) == (queries >= held.needed)
-    assert chance_within(held.needed - 1, strata, BAND, 0.95) < 0.8
-    assert chance_within(2 * held.needed, strata, BAND, 0.95) > 0.8
+    assert drawing.chance_within(held.needed - 1, strata, BAND, 0.95) < 0.8
+    assert drawing.chance_within(2 * held.needed, strata, BAND, 0.95) > 0.8
 
 
 def test_pairs_of_a_query_add_little() -> None:
-    few, many = expected([6] * 10), expected([50] * 10)
+    few, many = drawing.expected([6] * 10), drawing.expected([50] * 10)
     assert few.sd > many.sd > few.sd / 2
-    assert expected([50, 0] * 5) == Precision(0.5, many.sd)
+    assert drawing.expected([50, 0] * 5) == drawing.Precision(0.5, many.sd)
 
 
 @pytest.mark.parametrize(
@@ -361,4 +355,4 @@ def test_pairs_of_a_query_add_little() -> None:
     [(44, 57, 0.5), (200, 57, 0.715), (1000, 57, 0.8), (44, None, 0.5), (10, 163, 0.5)],
 )
 def test_the_default_split(usable: int, needed: int | None, share: float) -> None:
-    assert train_share(usable, needed) == pytest.approx(share)
+    assert drawing.train_share(usable, needed) == pytest.approx(share)

@@ -19,18 +19,8 @@ from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.nouns import Candidates, Completion, Probe, Request, Sampling
 from llmfair.rankers.choices import LABELS, read_margin
+from llmfair.tuning import head
 from llmfair.tuning.drawing import ExampleGroup, render
-from llmfair.tuning.head import (
-    Collator,
-    answer_head,
-    answer_logits,
-    attach,
-    choose_layout,
-    common_prefix,
-    pair_margins,
-    require_same_margin,
-    target_modules,
-)
 from llmfair.tuning.lora import loss_parts
 from tests import models
 from tests.models import one_thread as one_thread
@@ -91,7 +81,7 @@ def test_ids_answers_and_margins_are_those_of_the_audit(
     first, second = LABELS[form]
     assert {(job.labels[first], job.labels[second]) for job in jobs} == {groups[0][0].answers}
     margins = [read_margin(one, LABELS[form]).margin for one in completions]
-    found = np.concatenate(pair_margins(model, groups, 500)).ravel()
+    found = np.concatenate(head.pair_margins(model, groups, 500)).ravel()
     assert found == pytest.approx(np.array(margins), abs=models.margin_error())
     if (bos := model.tokenizer.bos_token_id) is not None:
         assert all((ids == bos).sum() == 1 and ids[0] == bos for ids in prompts)
@@ -161,7 +151,7 @@ def test_two_rows_give_the_margins_of_the_whole_head(tmp_path: Path, kind: str) 
     model = tiny.loaded(tmp_path, attention="eager")  # which soft-capping needs
     (group,) = tiny.examples(model, 1)
     answers = list(group[0].answers)
-    (found,) = pair_margins(model, [group], 4096)
+    (found,) = head.pair_margins(model, [group], 4096)
     for example, margins in zip(group, found, strict=True):
         for ids, margin in zip(example.prompts, margins, strict=True):
             with torch.inference_mode():
@@ -173,10 +163,10 @@ def test_two_rows_give_the_margins_of_the_whole_head(tmp_path: Path, kind: str) 
 def test_a_head_of_two_rows_nests_and_adds_nothing_to_what_is_saved(folders: dict[str, Path]) -> None:
     model = tiny.loaded(folders["llama"])
     whole, keys = model.model.lm_head, set(model.model.state_dict())
-    with answer_head(model.model, (3, 4)):
+    with head.answer_head(model.model, (3, 4)):
         own = model.model.lm_head
         assert set(model.model.state_dict()) == keys - {"lm_head.weight"}
-        with answer_head(model.model, (3, 4)):
+        with head.answer_head(model.model, (3, 4)):
             assert model.model.lm_head is own
         assert model.model.lm_head is own
     assert model.model.lm_head is whole
@@ -200,7 +190,7 @@ def test_bfloat16_models_have_margins_without_ties(tmp_path: Path) -> None:
             for example in group
         ]
     assert sum(int(logits[a] == logits[b]) for logits in own) >= 3, "the model's own logits tie"
-    assert (np.concatenate(pair_margins(model, groups, 4096)) != 0).all()
+    assert (np.concatenate(head.pair_margins(model, groups, 4096)) != 0).all()
 
 
 def test_what_two_logits_alone_cannot_show_is_an_error_and_not_a_guess(
@@ -211,7 +201,7 @@ def test_what_two_logits_alone_cannot_show_is_an_error_and_not_a_guess(
     own = MistralForCausalLM.forward
     model = tiny.loaded(folders["mistral"])
     (group,) = tiny.examples(model, 1)
-    require_same_margin(model, group[0])
+    head.require_same_margin(model, group[0])
 
     def cubed(self: Any, *arguments: Any, **named: Any) -> Any:
         found = own(self, *arguments, **named)
@@ -227,7 +217,7 @@ def test_what_two_logits_alone_cannot_show_is_an_error_and_not_a_guess(
     for forward in (cubed, standardised):
         monkeypatch.setattr(MistralForCausalLM, "forward", forward)
         with pytest.raises(BackendError, match=r"logits|answers|margin"):
-            pair_margins(model, [group], 4096)
+            head.pair_margins(model, [group], 4096)
 
 
 models.needs_local()
@@ -245,7 +235,7 @@ def adapted(folder: Path, **changes: Any) -> LocalModel:
     import torch
 
     model = tiny.loaded(folder)
-    attach(model, replace(FULL, **changes))
+    head.attach(model, replace(FULL, **changes))
     torch.manual_seed(1)
     for name, values in model.model.named_parameters():
         if "lora_B" in name:
@@ -256,7 +246,7 @@ def adapted(folder: Path, **changes: Any) -> LocalModel:
 def gradient(model: LocalModel, group: ExampleGroup, logits: Any, answers: tuple[int, int]) -> Any:
     import torch
 
-    parts = loss_parts(logits, (0, 1), Collator("padded")((group,)), FULL)
+    parts = loss_parts(logits, (0, 1), head.Collator("padded")((group,)), FULL)
     trained = [values for values in model.model.parameters() if values.requires_grad]
     return torch.cat([one.flatten().double() for one in torch.autograd.grad(parts["loss"], trained)])
 
@@ -274,11 +264,11 @@ def test_gradients_are_those_of_prompts_one_by_one(tmp_path: Path, family: model
         alone = [model.model(torch.tensor(ids[None]).long()).logits[0, -1] for ids in prompts]
         expected = gradient(model, group, torch.stack(alone)[:, list(answers)], answers)
         assert float(expected.norm()) > 1e-3
-        with answer_head(model.model, answers):
+        with head.answer_head(model.model, answers):
             for layout in ("padded", "shared"):
-                batch = Collator(layout)((group,))
+                batch = head.Collator(layout)((group,))
                 assert ("prefix" in batch) == (layout == "shared")
-                found = gradient(model, group, answer_logits(model.model, batch), answers)
+                found = gradient(model, group, head.answer_logits(model.model, batch), answers)
                 assert float((found - expected).norm() / expected.norm()) < 1e-4, layout
 
 
@@ -286,11 +276,11 @@ def test_the_common_beginning_ends_at_a_token_of_all_prompts(folder: Path) -> No
     def ids(*numbers: int) -> Any:
         return np.array(numbers, dtype=np.int32)
 
-    assert common_prefix([ids(1, 2, 3, 4), ids(1, 2, 5, 4), ids(1, 2, 3, 4, 5)]) == 2
-    assert common_prefix([ids(1, 2, 3), ids(1, 2, 3, 4)]) == 2, "a token of each is left"
-    assert common_prefix([ids(1), ids(2, 3)]) == 0
+    assert head.common_prefix([ids(1, 2, 3, 4), ids(1, 2, 5, 4), ids(1, 2, 3, 4, 5)]) == 2
+    assert head.common_prefix([ids(1, 2, 3), ids(1, 2, 3, 4)]) == 2, "a token of each is left"
+    assert head.common_prefix([ids(1), ids(2, 3)]) == 0
     (group,) = tiny.examples(tiny.loaded(folder), 1)
-    batch = Collator("shared")((group,))
+    batch = head.Collator("shared")((group,))
     length, rows = batch["prefix"].shape[1], len(group)
     for row, example in enumerate(group):
         for place, prompt in ((row, example.first), (rows + row, example.second)):
@@ -307,8 +297,8 @@ def test_the_shared_layout_is_taken_where_it_pays_and_agrees(
     answers = groups[0][0].answers
 
     def choose(groups: Sequence[ExampleGroup], asked: Any = "auto") -> tuple[str, str]:
-        with answer_head(model.model, answers):
-            return choose_layout(model, groups, asked)
+        with head.answer_head(model.model, answers):
+            return head.choose_layout(model, groups, asked)
 
     assert choose(groups, "padded") == ("padded", "as asked")
     layout, why = choose(groups)
@@ -342,7 +332,7 @@ def test_absent_strata_and_weightless_pairs_pull_nowhere(folder: Path) -> None:
     logits = torch.randn(2 * len(group), 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
     none = tuple(replace(one, weight=0.0, stratum="relevant") for one in group)
     parts = loss_parts(
-        logits, (0, 1), Collator("padded")((none,)), replace(FULL, group_weight=0, slot_weight=0)
+        logits, (0, 1), head.Collator("padded")((none,)), replace(FULL, group_weight=0, slot_weight=0)
     )
     assert float(parts["loss"].detach()) == 0
     parts["loss"].backward()
@@ -369,22 +359,22 @@ def test_the_loss_is_the_one_that_is_written_down(folder: Path) -> None:
         for stratum in ("relevant", "irrelevant")
     )
     expected = each[~mixed].mean() + 0.5 * each[mixed].mean() + 0.5 * level + 0.3 * (s**2).mean()
-    found = loss_parts(logits, (0, 1), Collator("padded")((group,)), FULL)["loss"]
+    found = loss_parts(logits, (0, 1), head.Collator("padded")((group,)), FULL)["loss"]
     assert float(found) == pytest.approx(expected, rel=1e-6)
     # A language model's loss is the same where all other logits are far below.
     wide = torch.full((len(logits), 9), -60.0, dtype=torch.float64)
     wide[:, [7, 2]] = logits
-    found = loss_parts(wide, (7, 2), Collator("padded")((group,)), FULL)["loss"]
+    found = loss_parts(wide, (7, 2), head.Collator("padded")((group,)), FULL)["loss"]
     assert float(found) == pytest.approx(expected, rel=1e-6)
 
 
 def test_target_modules_are_found_in_the_language_model_or_refused(folder: Path) -> None:
     model = tiny.loaded(folder)
-    found = target_modules(model, ["q_proj", "k_proj", "v_proj", "o_proj"])
+    found = head.target_modules(model, ["q_proj", "k_proj", "v_proj", "o_proj"])
     assert len(found) == 8 and found[0] == "model.layers.0.self_attn.q_proj"
     with pytest.raises(UsageError, match="no module 'qkv_proj'") as error:
-        target_modules(model, ["qkv_proj"])
+        head.target_modules(model, ["qkv_proj"])
     assert "gate_proj" in error.value.hint
     model.checkpoint = replace(model.checkpoint, config={**model.checkpoint.config, "num_hidden_layers": 3})
     with pytest.raises(UsageError, match="8 of these modules in 3 layers"):
-        target_modules(model, ["q_proj", "k_proj", "v_proj", "o_proj"])
+        head.target_modules(model, ["q_proj", "k_proj", "v_proj", "o_proj"])

@@ -22,14 +22,6 @@ from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning import head, lora
 from llmfair.tuning.finetune import Done, estimate
 from llmfair.tuning.head import pair_margins
-from llmfair.tuning.lora import (
-    TrainingLog,
-    groups_at_a_time,
-    last_checkpoint,
-    quantization,
-    require_trainable,
-    train,
-)
 from llmfair.tuning.results import AdapterDir, TrainingRecord, Validation
 from tests import models
 from tests.models import one_thread as one_thread
@@ -56,7 +48,7 @@ def trained(
     dtype: str = "float32",
 ) -> tuple[LocalModel, TrainingRecord]:
     model = tiny.loaded(folder, dtype)
-    return model, train(model, tiny.examples(model), validate, recipe, out, tell)
+    return model, lora.train(model, tiny.examples(model), validate, recipe, out, tell)
 
 
 def interrupting(prompts: int, *numbers: int) -> Callable[[int, str], None]:
@@ -92,15 +84,15 @@ def test_a_training_that_was_stopped_ends_in_the_same_adapter(
     with pytest.raises(KeyboardInterrupt):
         trained(folder, tmp_path / "parts", recipe, validate, interrupting(48, signal.SIGINT))
     assert not (tmp_path / "parts" / "adapter_model.safetensors").exists()
-    stopped = last_checkpoint(tmp_path / "parts" / "checkpoints")
+    stopped = lora.last_checkpoint(tmp_path / "parts" / "checkpoints")
     assert stopped is not None and stopped.name == "checkpoint-3"
     _, resumed = trained(folder, tmp_path / "parts", recipe, validate)
     assert tiny.difference(tmp_path / "whole", tmp_path / "parts") == 0.0
     assert (whole.layout, resumed.layout) == (layout, layout)
     assert (resumed.steps, resumed.prompts, resumed.best_step) == (4, 64, 4)
-    lines = TrainingLog(tmp_path / "parts" / "training.jsonl").lines()
+    lines = lora.TrainingLog(tmp_path / "parts" / "training.jsonl").lines()
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4]
-    others = TrainingLog(tmp_path / "whole" / "training.jsonl").lines()
+    others = lora.TrainingLog(tmp_path / "whole" / "training.jsonl").lines()
     losses = [[line["loss"] for line in found if "loss" in line] for found in (lines, others)]
     assert losses[0] == losses[1]
 
@@ -135,12 +127,12 @@ def test_after_a_kill_the_same_command_is_a_resume_of_the_last_checkpoint(
             os.kill(os.getpid(), signal.SIGKILL)
 
     assert tiny.forked(lambda: trained(folder, tmp_path / "killed", SHORT, tell=killed) and None) == [-9]
-    last = last_checkpoint(tmp_path / "killed" / "checkpoints")
+    last = lora.last_checkpoint(tmp_path / "killed" / "checkpoints")
     assert last is not None and last.name == "checkpoint-2"
     # A state that was cut off in the writing is none, and neither is a checkpoint without one.
     torn = copytree(last, last.with_name("checkpoint-3"))
     (torn / "trainer_state.json").write_text((last / "trainer_state.json").read_text()[:99])
-    assert last_checkpoint(tmp_path / "killed" / "checkpoints") == last
+    assert lora.last_checkpoint(tmp_path / "killed" / "checkpoints") == last
     trained(folder, tmp_path / "killed", SHORT)
     trained(folder, tmp_path / "whole", SHORT)
     ends = (tmp_path / name / "checkpoints" / "checkpoint-4" for name in ("killed", "whole"))
@@ -176,7 +168,7 @@ def test_four_micro_batches_are_one_batch(folder: Path, tmp_path: Path) -> None:
         weights, (values for values in model.model.parameters() if values.requires_grad), strict=True
     ):
         assert float((ours - theirs).detach().abs().max()) < 1e-6
-    (line, _) = TrainingLog(tmp_path / "training.jsonl").lines()
+    (line, _) = lora.TrainingLog(tmp_path / "training.jsonl").lines()
     assert line["loss"] == pytest.approx(float(torch.stack(losses).mean().detach()), abs=1e-6)
 
 
@@ -245,12 +237,12 @@ def test_a_language_model_s_loss_and_an_evaluation_at_the_end_only(
         assert model.model.get_output_embeddings().weight.shape[0] > 2
         return passing(float(np.abs(np.concatenate(pair_margins(model, groups, 999))).mean()))
 
-    ended = train(model, groups, validate, recipe, tmp_path)
+    ended = lora.train(model, groups, validate, recipe, tmp_path)
     assert (ended.steps, len(calls), ended.layout) == (8, 1, "padded")
     weights = tiny.weights(tmp_path)
     assert {str(values.dtype) for values in weights.values()} == {"torch.float32"}
     assert max(float(values.abs().max()) for name, values in weights.items() if "lora_B" in name) > 1e-3
-    lines = TrainingLog(tmp_path / "training.jsonl").lines()
+    lines = lora.TrainingLog(tmp_path / "training.jsonl").lines()
     assert {line["learning_rate"] for line in lines if "loss" in line} == {3e-3}
     assert min(line["loss"] for line in lines if "loss" in line) > np.log(2), "the vocabulary takes part"
 
@@ -260,7 +252,9 @@ def test_a_bfloat16_base_has_a_float32_adapter_and_learns(tmp_path: Path) -> Non
     recipe = replace(RECIPE, max_prompts=48 * 4, prompts_per_step=48, eval_every=0, group_weight=0.0)
     model, ended = trained(base, tmp_path / "out", recipe, dtype="bfloat16")
     losses = [
-        line["pairs"] for line in TrainingLog(tmp_path / "out" / "training.jsonl").lines() if "loss" in line
+        line["pairs"]
+        for line in lora.TrainingLog(tmp_path / "out" / "training.jsonl").lines()
+        if "loss" in line
     ]
     assert losses[-1] < losses[0] - 0.02 and ended.layout == "shared"
     assert {str(values.dtype) for values in tiny.weights(tmp_path / "out").values()} == {"torch.float32"}
@@ -285,27 +279,27 @@ def test_a_plan_counts_whole_steps_and_whole_groups(folder: Path) -> None:
 
 
 def test_counts_that_do_not_go_into_each_other_are_refused() -> None:
-    assert groups_at_a_time(FinetuneSettings(), 2) == 2
+    assert lora.groups_at_a_time(FinetuneSettings(), 2) == 2
     for per_step, size, devices, multiple in ((256, 64, 3, 192), (9, 3, 1, 4), (32, 15, 1, 16)):
         with pytest.raises(UsageError, match=f"which has to be even, times {devices} device") as error:
-            groups_at_a_time(FinetuneSettings(prompts_per_step=per_step, group_size=size), devices)
+            lora.groups_at_a_time(FinetuneSettings(prompts_per_step=per_step, group_size=size), devices)
         assert error.value.hint.endswith(f"a multiple of {multiple}")
 
 
 def test_what_is_not_offered_is_said_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     def refusal(recipe: FinetuneSettings = RECIPE, dtype: str = "float32") -> str:
         with pytest.raises((UsageError, MissingExtra)) as error:
-            require_trainable(recipe, dtype)
+            lora.require_trainable(recipe, dtype)
         return error.value.message
 
-    require_trainable(RECIPE, "float32")
+    lora.require_trainable(RECIPE, "float32")
     assert "float16 needs" in refusal(dtype="float16")
-    assert quantization(False, "cpu") == {}
+    assert lora.quantization(False, "cpu") == {}
     with monkeypatch.context() as patched:
         patched.setattr(lora, "find_spec", lambda package: None)
         assert "--report-to tensorboard" in refusal(replace(RECIPE, report_to="tensorboard"))
         with pytest.raises(MissingExtra, match="needs bitsandbytes"):
-            quantization(True, "cuda")
+            lora.quantization(True, "cuda")
     for name in ("FSDP", "DEEPSPEED"):
         with monkeypatch.context() as patched:
             patched.setenv(f"ACCELERATE_USE_{name}", "true")
@@ -389,7 +383,7 @@ def test_two_processes_train_what_one_trains(folder: Path, tmp_path: Path) -> No
     assert ended.layout == "shared" and tiny.difference(one, two) < 1e-6
     assert tiny.difference(tmp_path / "0", tmp_path / "1") == tiny.difference(two, tmp_path / "1") == 0.0
     assert all("lora_" in name for name in tiny.weights(two / "checkpoints" / "checkpoint-2"))
-    lines, alone = (TrainingLog(of / "training.jsonl").lines() for of in (two, one))
+    lines, alone = (lora.TrainingLog(of / "training.jsonl").lines() for of in (two, one))
     assert [line["step"] for line in lines] == [line["step"] for line in alone], "only one of them writes"
     ours, theirs = ([line["loss"] for line in of if "loss" in line] for of in (lines, alone))
     assert len(ours) == 2 and ours == pytest.approx(theirs, rel=1e-5)

@@ -210,7 +210,21 @@ class Answering:
     ) -> Steps[Sequence[Sequence[Document]]]:
         yield from ()
         self.round += 1
-        return [self._ordered(shown) for shown, _ in windows]
+        orders = list[Sequence[Document]]()
+        for shown, _ in windows:
+            weights = self.weigh([int(document.doc_id) for document in shown], False)
+            best = self.question.best(len(shown))
+            places = sorted(range(len(shown)), key=lambda place: -weights[place])
+            if best is not None:  # the others stay as they were shown
+                places = places[:best] + sorted(places[best:])
+            order = [shown[place] for place in places]
+            ids = [document.doc_id for document in order]
+            before = [document.doc_id for document in shown]
+            self.compared.append(
+                PartialOrder(self.round, before, ids[:best], () if best is None else ids[best:])
+            )
+            orders.append(order)
+        return orders
 
     def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
         yield from ()
@@ -222,18 +236,6 @@ class Answering:
     def encounters(self) -> tuple[Encounter, ...]:
         """What its answers say of items that met for the first time."""
         return (scored_encounter(self.scored),) if self.scored else encounters_of(self.compared)
-
-    def _ordered(self, shown: Sequence[Document]) -> Sequence[Document]:
-        weights = self.weigh([int(document.doc_id) for document in shown], False)
-        best = self.question.best(len(shown))
-        places = sorted(range(len(shown)), key=lambda place: -weights[place])
-        if best is not None:  # the others stay as they were shown
-            places = places[:best] + sorted(places[best:])
-        order = [shown[place] for place in places]
-        ids = [document.doc_id for document in order]
-        before = [document.doc_id for document in shown]
-        self.compared.append(PartialOrder(self.round, before, ids[:best], () if best is None else ids[best:]))
-        return order
 
 
 @lru_cache(maxsize=8)

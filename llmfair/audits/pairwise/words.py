@@ -54,7 +54,15 @@ LITTLE_MASS = 0.5
 def pairwise_table(results: PairwiseResults) -> Table:
     """One row a stratum of pair: what the pairs came to, the odds with the position removed, the conclusion."""
     rows, design, (low, high) = _rows(results), results.design, results.band
-    conclusions = {stratum: _conclusion(stratum, results, rows) for stratum in design.strata}
+    conclusions: dict[str, str] = {}
+    for stratum in design.strata:
+        finding, chains = results.findings.get(stratum), results.chains[stratum]
+        conclusion = phrases.unparseable_text(stratum, results)
+        if finding is not None and not conclusion:
+            row = rows.get(("AdjustedOdds", stratum))
+            conclusion = pair_conclusion(finding, row, results.band, results.words)
+        part = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" * (chains.ranked < chains.asked)
+        conclusions[stratum] = "; ".join(filter(None, (part, conclusion)))
     forced = design.constrained and not any(counts.unformed for counts in results.answers.values())
     ties = any(cells.T for cells in results.cells.values())
 
@@ -103,17 +111,6 @@ def _rows(results: PairwiseResults) -> Rows:
         for row in results.of_all()
         if not row.group and (row.measure.endswith(pooled) or row.measure == "NoiseRate")
     }
-
-
-def _conclusion(stratum: str, results: PairwiseResults, rows: Rows) -> str:
-    """What a relevance stratum comes to, after how much of it was answered."""
-    finding, chains = results.findings.get(stratum), results.chains[stratum]
-    conclusion = phrases.unparseable_text(stratum, results)
-    if finding is not None and not conclusion:
-        row = rows.get(("AdjustedOdds", stratum))
-        conclusion = pair_conclusion(finding, row, results.band, results.words)
-    part = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" * (chains.ranked < chains.asked)
-    return "; ".join(filter(None, (part, conclusion)))
 
 
 def pair_conclusion(finding: PairFinding, row: Figure | None, band: Band, words: Words) -> str:
@@ -393,7 +390,8 @@ NO_TEST = "too few queries or items for a test"
 
 def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
     """One row a stratum and injected preference: what was recovered, how intervals and tests did, the conclusion."""
-    queries, strata = results["design"]["queries"], results["design"]["strata"]
+    asked, design = results["settings"], results["design"]
+    queries, strata = design["queries"], design["strata"]
     pairs = ", ".join(f"{counts['pairs']:,} {stratum}" for stratum, counts in strata.items())
     columns: list[Column[Record]] = [
         ("pairs", lambda row: str(row["stratum"])),
@@ -402,12 +400,6 @@ def calibrate_pairs_table(results: Mapping[str, Any]) -> Table:
         ("recovered", lambda row: "none" if row["odds"] is None else f"{row['odds']:.3f}"),
         (plan.held(results), lambda row: plan.share_with_error(row, "covered")),
     ]
-    size = f"{count(queries, 'query', 'queries')}, {pairs} pairs, both orders"
-    return plan.calibration_table(results, size, columns, _calibration_notes(results))
-
-
-def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
-    asked, design = results["settings"], results["design"]
     notes = [
         f"injected: log odds of the protected item in the typical query, beside {asked['position']:+g} for the item "
         f"shown first; standard deviation {asked['query_sd']:g} over queries, {asked['pair_sd']:g} over the pairs of "
@@ -415,7 +407,7 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         "over queries: the preference odds of all pairs together, which intervals are held against; "
         "recovered: their median; ± Monte Carlo error",
     ]
-    for stratum in design["strata"]:
+    for stratum in strata:
         rows = [row for row in results["injected"] if row["stratum"] == stratum]
         alarms = plan.false_alarms(
             rows,
@@ -427,7 +419,9 @@ def _calibration_notes(results: Mapping[str, Any]) -> list[str]:
         notes += plan.undefined_notes(rows, results["runs"], f"{stratum}, ")
     notes += [f"{stratum}: no such pairs, left out" for stratum in design["without_pairs"]]
     notes += [OF_PAIRS] * (asked["weights"] == "pooled")
-    return [*notes, *few_queries(min(counts["queries"] for counts in design["strata"].values()))]
+    notes += few_queries(min(counts["queries"] for counts in strata.values()))
+    size = f"{count(queries, 'query', 'queries')}, {pairs} pairs, both orders"
+    return plan.calibration_table(results, size, columns, notes)
 
 
 def _smallest_odds(smallest: Record) -> str:
