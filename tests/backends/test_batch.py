@@ -100,11 +100,8 @@ def test_a_question_of_two_programs_is_one_line_and_a_second_step_the_next_batch
         results, ended = run.ask(
             program("a", [shared, chat("x")]), program("b", [shared], [second]), program("c")
         )
-        assert ended is None and {name: len(texts) for name, texts in results.items()} == {
-            "a": 2,
-            "b": 2,
-            "c": 0,
-        }
+        assert ended is None
+        assert {name: len(texts) for name, texts in results.items()} == {"a": 2, "b": 2, "c": 0}
         assert results["a"][0] == results["b"][0]
         assert [len(made.lines) for made in server.batches] == [2, 1]
         assert (run.progress.calls, run.progress.answered, run.progress.replayed) == (3, 4, 1)

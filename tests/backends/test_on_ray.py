@@ -262,11 +262,8 @@ def test_a_question_that_kills_its_process_fails_alone(tmp_path: Path) -> None:
         tmp_path / "home", tmp_path / "runs", *RANKED, *ON_RAY, "--ray-workers", "2", code=3, more=more
     )
     failed = (folder / "failures.csv").read_text().splitlines()[1:]
-    assert (
-        len(failed) == 1
-        and failed[0].startswith("physics/")
-        and "processes of the Ray cluster died" in failed[0]
-    )
+    assert len(failed) == 1 and failed[0].startswith("physics/")
+    assert "processes of the Ray cluster died" in failed[0]
     assert len(answers(folder)) == 7
 
 

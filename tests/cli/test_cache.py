@@ -116,9 +116,8 @@ def test_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:
     assert (found["schema"], found["path"], found["entries"]) == (3, str(path), calls)
     assert found["bytes"] == path.stat().st_size
     (model,) = found["models"]
-    assert (model["model"], model["entries"]) == ("openai any test", calls) and model["oldest"] <= model[
-        "newest"
-    ]
+    assert (model["model"], model["entries"]) == ("openai any test", calls)
+    assert model["oldest"] <= model["newest"]
     shown = llmfair("cache", "info").out
     assert shown.startswith(f"{calls} answers, ") and "openai any test" in shown and str(path) in shown
 

@@ -71,10 +71,8 @@ def test_the_folder_holds_all_that_was_promised(adapter: Path, root: Path) -> No
     assert manifest["base"]["fingerprint"] == find_checkpoint(str(root / "model")).version
     assert (manifest["prompt"]["form"], manifest["attribute"]) == ("letter", "gender")
     assert manifest["dataset"]["name"] == printed["dataset"]
-    assert (
-        manifest["answers"]["texts"] == {"A": "A", "B": "B"}
-        and len(set(manifest["answers"]["ids"].values())) == 2
-    )
+    assert manifest["answers"]["texts"] == {"A": "A", "B": "B"}
+    assert len(set(manifest["answers"]["ids"].values())) == 2
     assert len(manifest["template_sha256"]) == len(manifest["pairs_sha256"]) == 64
     card = (adapter / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: peft\n") and "What this does not say" in card
@@ -187,9 +185,8 @@ def test_queries_that_an_adapter_was_trained_on_and_another_form_are_told(
     assert f"--queries @{unseen} asks those it never saw" in seen, "of a rejected adapter they lie above it"
     asked = audit(root / "model", rejected, "--adapter-only", "--queries", f"@{unseen}")
     told = llmfair(*asked, "--form", "order").err
-    assert (
-        "was trained with --form letter, and is asked with --form order" in told and "trained on" not in told
-    )
+    assert "was trained with --form letter, and is asked with --form order" in told
+    assert "trained on" not in told
     manifest = json.loads((rejected / "llmfair.json").read_text())
     manifest["prompt"]["sha256"] = 64 * "0"
     (rejected / "llmfair.json").write_text(json.dumps(manifest))

@@ -73,9 +73,8 @@ def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_od
         "pairwise", *flags, "-o", "gated", "--require", "AdjustedOdds(agg=pooled)=0.1..9", "--json"
     ).json
     assert plain["findings"] == gated["findings"]
-    assert (
-        gated["headline"] == "AdjustedOdds" and row(gated, "AdjustedOdds(agg=pooled)")["conclusion"] is None
-    )
+    assert gated["headline"] == "AdjustedOdds"
+    assert row(gated, "AdjustedOdds(agg=pooled)")["conclusion"] is None
     assert {**row(gated, "AdjustedOdds"), "run": "plain"} == row(plain, "AdjustedOdds")
     assert row(gated, "AdjustedOdds(agg=pooled)")["value"] != row(gated, "AdjustedOdds")["value"]
     shares = plain["shares"]["relevant"]

@@ -150,9 +150,8 @@ def test_measured_runs_have_a_verdict_each() -> None:
     found = ran(*runs, "--json").json
     of_runs = {run["run"]: run["verdict"] for run in found["runs"]}
     assert {name: one["status"] for name, one in of_runs.items()} == {name: name for name in of_runs}
-    assert found["verdict"]["status"] == "disparity" and found["verdict"]["sentence"].startswith(
-        "disparity: "
-    )
+    assert found["verdict"]["status"] == "disparity"
+    assert found["verdict"]["sentence"].startswith("disparity: ")
     assert of_runs == {name: kept("results", name)["verdict"] for name in of_runs}
     failed = command(*runs, "--fail-on", "disparity", "--junit", "junit.xml", "-o", "scored")
     assert failed.code == 4 and "Error: disparity: --fail-on: the verdict is disparity: " in failed.err
@@ -202,9 +201,8 @@ def test_a_gate_that_is_not_met_fails_after_everything_is_written() -> None:
     assert found.code == 4
     (entry,) = kept("results")["requirements"]
     assert entry["measure"] == "ExpRatio(control=order)", "the one of the table"
-    assert (
-        f"{entry['value']:.3f} [" in found.out and f"{entry['value']:.3f} is outside 0.9..1.1\n" in found.err
-    )
+    assert f"{entry['value']:.3f} [" in found.out
+    assert f"{entry['value']:.3f} is outside 0.9..1.1\n" in found.err
     assert {path.name for path in only_run().iterdir()} >= FILES
     assert kept("manifest")["status"] == "complete"
     assert command("runs", "check", only_run()).code == 0, "results.json follows from answers and gates"

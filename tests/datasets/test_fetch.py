@@ -111,9 +111,8 @@ def test_a_fetch_says_its_sizes_keeps_the_result_alone_and_is_not_repeated(
     (folder() / ".0123456789abcdef.tmp").write_text("what a killed fetch left")
     found = well(command())
     first = found.err.splitlines()[0]
-    assert (
-        first.startswith("trec-fair/2022/train: downloads") and "trec_corpus_20220301_plain.json.gz" in first
-    )
+    assert first.startswith("trec-fair/2022/train: downloads")
+    assert "trec_corpus_20220301_plain.json.gz" in first
     assert "of disk" in found.err and "are free" in found.err and left_over() == []
     assert re.search(r"\ntrec_corpus_\w+.json.gz: read  0.0/0.0 MB  [\d.,]+ MB/s\n", found.err)
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", found.err), "no control characters without a screen"

@@ -88,9 +88,8 @@ THREE = [
 def test_the_chat_of_a_window_of_three_titles() -> None:
     _, (chat,) = ask(RANKER, probe_of(THREE, lise=2), identity)
     roles, texts = zip(*chat.messages, strict=True)
-    assert (
-        roles == ("system", *("user", "assistant") * 4, "user") and "Search Query: physics. Rank" in texts[1]
-    )
+    assert roles == ("system", *("user", "assistant") * 4, "user")
+    assert "Search Query: physics. Rank" in texts[1]
     assert texts[3:9:2] == ("[1] Ada Lovelace", "[2] Lise Meitner (3)", "[3] {query}")
     assert chat.expects == Permutation(3)
     assert chat.draw == 0

@@ -348,9 +348,8 @@ def test_it_asks_nothing_and_ties_keep_their_order() -> None:
     assert found.ranking is not None and found.ranking.doc_ids == ("b", "a", "f", "e", "c", "d")
     assert found.windows == () and found.ranking.query_id == "q"
     scores = found.ranking.scores
-    assert (
-        scores is not None and scores[0] > scores[1] == scores[2] > scores[3] == scores[4] == scores[5] == 0
-    )
+    assert scores is not None
+    assert scores[0] > scores[1] == scores[2] > scores[3] == scores[4] == scores[5] == 0
     assert ranking("Film", DOCUMENTS_BY_WORDS[::-1]).doc_ids == ("b", "f", "a", "d", "c", "e")
 
 
@@ -374,10 +373,8 @@ def test_with_each_list_for_itself_words_are_counted_among_its_candidates_and_no
         candidates = Candidates(Query("q", "a film"), documents, {})
         assert alone.scores(candidates) == stored.scores(candidates)
     assert not Path("kept").exists()
-    assert (
-        "each list" in alone.identity
-        and alone.identity.split(" index=")[0] == stored.identity.split(" index=")[0]
-    )
+    assert "each list" in alone.identity
+    assert alone.identity.split(" index=")[0] == stored.identity.split(" index=")[0]
 
 
 # BM25 of Fair-RAG

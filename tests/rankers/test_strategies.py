@@ -564,11 +564,8 @@ def test_what_cannot_be_read_comes_last_and_is_compared_with_nothing() -> None:
         lambda chat: said(chat) if chat.about["doc_ids"] != ["0"] else Completion("Perhaps.", Finish.STOP),
     )
     assert order_of(ranked) == [2, 1, 0]
-    assert (
-        ranked.encounters[0].ranked == ("2", "1")
-        and ranked.ranking is not None
-        and ranked.ranking.scores is None
-    )
+    assert ranked.encounters[0].ranked == ("2", "1") and ranked.ranking is not None
+    assert ranked.ranking.scores is None
 
 
 @pytest.mark.parametrize(
