@@ -90,9 +90,6 @@ def test_arms_and_chains() -> None:
     assert len(asked) == len(probes), "control and repeats never ask the very same question"
 
 
-# Pairs
-
-
 def spread(counts: Counter[str], size: int) -> int:
     """How much more often the most used of `size` items was used than the least used."""
     return max(counts.values()) - (min(counts.values()) if len(counts) == size else 0)

@@ -220,9 +220,6 @@ def test_a_damaged_cache_goes_as_a_whole(tmp_path: Path) -> None:
     assert count(path, remove=True) is None and not path.exists()
 
 
-# In dispatch
-
-
 def test_dispatch_asks_what_neither_journal_nor_cache_answers(tmp_path: Path) -> None:
     programs = [chain(f"c{number}", 4) for number in range(3)]
     path, asked, runs = tmp_path / FILE, [], []

@@ -467,9 +467,6 @@ def test_an_interrupt_is_heard_while_every_answer_is_known(
     assert time.monotonic() - started < 30
 
 
-# Steps of many chats
-
-
 @pytest.mark.whole
 def test_a_step_of_many_chats_begins_a_few_at_a_time_and_answers_in_order(
     journal: Journal, monkeypatch: pytest.MonkeyPatch

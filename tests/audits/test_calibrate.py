@@ -138,9 +138,6 @@ def test_coverage_and_size_at_full_length() -> None:
     assert all(found[test].value <= 0.07 for test in ("t", "sign_flip", "permutation")), found
 
 
-# The command
-
-
 LISTS = ("calibrate", "listwise", "--runs", "10", "--injected", "-0.5")
 PAIRS = ("calibrate", "pairwise", "--runs", "10", "--injected", "-0.3", "--conditions", "relevant")
 

@@ -57,9 +57,6 @@ def rows(compared: Comparison) -> dict[tuple[str, str], Any]:
     return {(row.measure, row.key): row for row in compared.rows}
 
 
-# By hand
-
-
 def test_a_change_of_log_odds() -> None:
     # Base: p1 = p2 = 1/2, β = 0, and the scores of every query sum to 0. In three queries a flip becomes a win:
     # 9 PP, 6 UU, 3 FF, 6 SS, so p1 = 12/24, p2 = 15/24, β = ½ ln(15/9). A changed query has 3 wins when second, ½
@@ -122,8 +119,6 @@ def test_the_interval_of_a_sum_follows_from_those_of_the_change_and_of_both(seed
         assert (away_from_parity(base, other, change) == 0) == (total.low <= 1 <= total.high)
 
 
-# Properties
-
 CELLS = st.lists(st.tuples(*[st.integers(1, 4)] * 4), min_size=6, max_size=9)
 
 
@@ -176,9 +171,6 @@ def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read_verdicts(path) == verdicts
 
 
-# Injected differences
-
-
 def test_an_injected_listwise_difference_is_found() -> None:
     base = made(LISTS, f"{BIASED},listwise=-0.5", "base")
     other = made(LISTS, f"{BIASED},listwise=0", "other")
@@ -221,9 +213,6 @@ def test_runs_are_compared_on_the_pairs_in_common() -> None:
     assert {(row.key, row.p, row.reason) for row in compared.rows} == {("relevant", None, "same_answers")}
 
 
-# What may not be concluded
-
-
 def test_nothing_is_concluded_from_a_run_that_follows_the_position() -> None:
     base = made(PAIRS, f"{BIASED},pairwise=-0.6", "base")
     other = made(PAIRS, f"{BIASED},pairwise=0,position=50,query_sd=0", "other")
@@ -259,9 +248,6 @@ def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
     macro = made(PAIRS, f"{BIASED},pairwise=0,query_sd=1", "c")
     with pytest.raises(UsageError, match=r"weigh pairs differently \(pooled; macro\)"):
         compare([base, macro])
-
-
-# The command
 
 
 SHORT = ("listwise", "-q", "--no-report", "--passes", "1", "--conditions", "neutral", "--no-repeat")

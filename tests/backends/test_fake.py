@@ -144,9 +144,6 @@ def are_met(row: Row, pairs: int) -> None:
     assert abs((pp + uu - chance) / (1 - chance) - row.kappa) <= bounds[3]
 
 
-# The models
-
-
 def test_a_query_has_one_effect_for_all_its_pairs() -> None:
     name = f"biased,{OFF},query_sd=1000"
 
@@ -216,9 +213,6 @@ def test_parameters_that_cannot_be(name: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         model(name)
     assert message in raised.value.message
-
-
-# Through HTTP
 
 
 COMEDY, CRIME = "comedy", "crime"

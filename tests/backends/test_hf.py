@@ -90,9 +90,6 @@ def changed(folder: Path, to: Path, change: Callable[[Any], None], **settings: A
     return to
 
 
-# Margins
-
-
 @pytest.mark.parametrize("family", ["mistral", "qwen"])
 def test_margins_are_those_of_an_unpadded_pass_alone_or_in_a_batch(
     folders: dict[str, Path], family: models.Family
@@ -240,9 +237,6 @@ def test_an_unknown_change_of_the_logits_is_an_error_and_not_a_guess(
     assert "--answers text" in error.value.hint
 
 
-# Text
-
-
 def test_greedy_text_is_transformers_own_alone_and_in_a_batch(mistral: Path) -> None:
     import torch
 
@@ -350,9 +344,6 @@ def test_an_encoder_decoder_reads_plain_text(tmp_path: Path) -> None:
         refuses(f"cannot do {' '.join(flags)}", "pairwise", "-m", f"hf:{folder}", *flags)
 
 
-# Batches
-
-
 def test_a_batch_too_large_for_the_memory_is_halved(mistral: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
@@ -400,9 +391,6 @@ def test_closing_ends_what_is_being_generated(mistral: Path) -> None:
         return time.perf_counter() - started
 
     assert asyncio.run(ask()) < 5, "4,000 tokens take longer"
-
-
-# Adapters
 
 
 def test_an_adapter_moves_margins_and_without_it_it_is_the_base(mistral: Path, tmp_path: Path) -> None:
@@ -535,8 +523,6 @@ def test_missing_or_broken_weights_and_missing_packages(
         hf(str(mistral), BackendOptions())
     assert error.value.hint == "pip install 'llmfair[local]'"
 
-
-# Through the command line
 
 PAIRWISE = ("pairwise", "-n", "5", "--pairs", "4", "--conditions", "relevant", "--noise-share", "0", "--json")
 

@@ -142,9 +142,6 @@ def test_the_best_few_and_no_others() -> None:
     )
 
 
-# Chat templates
-
-
 needs_local()
 CHAT = (Message("system", "You rank."), Message("user", "Which is better, A or B?"))
 LETTER, ORDER = Labels(("A", "B")), Permutation(2)

@@ -80,9 +80,6 @@ def refused(status: int, headers: dict[str, str] | None = None, **error: Any) ->
     return Reply(status=status, headers=headers or {}, body={"error": error})
 
 
-# Outcomes
-
-
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
@@ -155,8 +152,6 @@ def test_a_broken_off_answer_is_tried_once_more() -> None:
         kinds = [type(outcome) for outcome in ask(server.base_url, REQUEST, REQUEST)]
     assert kinds == [Transient, Rejected]
 
-
-# Answers
 
 LABELS = replace(REQUEST, chat=Chat(MESSAGES, Labels(("A", "B"))))
 
@@ -320,9 +315,6 @@ def test_any_answer_has_an_end(text: str | None, reason: str | None) -> None:
     assert (answer.finish is Finish.STOP) <= bool(answer.text.strip())
 
 
-# Requests
-
-
 @pytest.mark.parametrize(
     "sampling",
     [
@@ -400,9 +392,6 @@ def test_identity() -> None:
     assert identity(base_url="https://example.org/v1/") == "openai m example.org:443"
     assert identity(base_url="http://h:1/v1", server_name="gpu box") == "openai m gpu box"
     assert identity(base_url="http://h:1/v1", system="fold") == "openai m h:1 fold"
-
-
-# Environment
 
 
 def opened(**options: Any) -> OpenAI:

@@ -87,9 +87,6 @@ def asked(backend: Any, requests: Sequence[Request]) -> list[Completion]:
     return on_loop(together())
 
 
-# Without an engine
-
-
 def test_a_missing_vllm_is_said_with_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend_module, "find_spec", lambda name: None)
     found = llmfair("pairwise", "-m", "vllm:mistralai/Mistral-7B-Instruct-v0.2")
@@ -131,9 +128,6 @@ def test_the_room_for_an_adapter_is_the_smallest_there_is() -> None:
 
     assert [room(r=rank) for rank in (1, 2, 8, 9, 300)] == [1, 8, 8, 16, 320]
     assert room(r=4, rank_pattern={"q_proj": 40}) == 64
-
-
-# With one
 
 
 @needs_vllm
@@ -267,12 +261,6 @@ def test_a_cancelled_request_leaves_the_engine_to_the_others(base: VLLM) -> None
 
     assert on_loop(cancel_then_ask()).logprobs
     assert base._engine is not None and base._engine.get_num_unfinished_requests() == 0
-
-
-# Audits
-
-
-# An engine of its own
 
 
 def audit(models: Path, folder: Path, *more: str) -> list[str]:

@@ -232,9 +232,6 @@ def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path
     assert not set(more.stand_ins) & set(more.documents)
 
 
-# Documents on neither side
-
-
 OTHERS = {"q0f0": ("nonbinary",), "q0f1": (), "q0f2": ("female", "nonbinary"), "q0f3": ("female", "male")}
 
 

@@ -99,9 +99,6 @@ def part(key: str) -> Path:
     return path
 
 
-# What it does
-
-
 @pytest.mark.whole
 def test_a_fetch_says_its_sizes_keeps_the_result_alone_and_is_not_repeated(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -260,9 +257,6 @@ def test_text_of_2021_needs_an_extra(serve: Serve, monkeypatch: pytest.MonkeyPat
     assert source.load(["67277921"])["67277921"].text == "plain", "an unclosed comment ends the article"
 
 
-# What goes wrong
-
-
 @pytest.mark.whole
 @pytest.mark.parametrize("flag", [None, "--stream"])
 def test_a_broken_connection_continues_where_it_broke(serve: Serve, flag: str | None) -> None:
@@ -383,9 +377,6 @@ def test_one_wrong_line_of_a_file_is_named(
         given += [name, path]
     words = ("--text-words", "1") if "--corpus" in right else ()
     refusal(command(*given, *words, name=NAME), f"{tmp_path / flag.strip('-')}:2: {text}")
-
-
-# Killed
 
 
 @pytest.mark.whole

@@ -197,9 +197,6 @@ def test_sides_without_words_are_called_by_their_groups(
     assert [attribute.words[side] for side in Side] == words
 
 
-# Runs as ranx keeps them
-
-
 SCORES = {
     f"q{query}": {f"q{query}{sex}{item}": 1 / (3 + item) + (sex == "m") / 7 for item in range(4) for sex in "fm"}
     for query in range(6)
@@ -388,9 +385,6 @@ def test_what_editors_do_to_files_is_accepted(ranked: Path) -> None:
     assert fingerprint(read_folder(ranked)) == before
 
 
-# Any damage to any file
-
-
 LISTS = {"q0": ["a", "b"]}
 TABLE = "query_id,doc_id,title,gender,relevance\n" + "".join(
     f"q0,{number},t,{'fe' * (number % 2)}male,1\n" for number in range(4)
@@ -477,9 +471,6 @@ def test_any_damage_to_a_task_of_lamp(tmp_path: Path, name: str, harm: tuple[flo
     reads_or_refuses(tmp_path, lambda path: load_answers("lamp/4", path).queries, tmp_path)
 
 
-# The bundled samples
-
-
 GENDERED = re.compile(
     r"\b(he|she|his|hers?|him|himself|herself|actress|wom[ae]n|m[ae]n|females?|males?|king|queen|prince|princess"
     r"|mother|father|wife|husband|son|daughter|sister|brother)\b",
@@ -523,9 +514,6 @@ def test_gender_and_continent_agree_with_pantheon() -> None:
             (continent,) = document.groups["location"]
             assert (continent == "Europe") == (person["continent"] == "Europe"), document.title
     assert checked > 100
-
-
-# The bundled collection for refinement
 
 
 def test_topics_documents_and_groups() -> None:

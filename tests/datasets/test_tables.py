@@ -293,9 +293,6 @@ def test_a_set_of_several_splits_and_one_that_is_not_there(monkeypatch: pytest.M
     assert missing.value.hint == "pip install 'llmfair[hub]'"
 
 
-# Slips
-
-
 def changed(place: int, **cells: Any) -> Rows:
     rows = rows_of()
     rows[place] = rows[place] | cells

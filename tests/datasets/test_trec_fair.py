@@ -147,8 +147,6 @@ def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: TrecFair) -
     assert record["pages"]["pages_without_title"] == 1
 
 
-# Groups and sides
-
 GENDERS = {
     "female": P, "cisgender female": P, "transgender female": P, "male": U, "cisgender male": U,
     "transgender male": U, "non-binary": None, "intersex": None, "agender": None, "two-spiriit": None,
@@ -183,9 +181,6 @@ def test_groups_and_sides_of_labels() -> None:
     assert side("gender", ["female", "non-binary"], "protected") is None  # a group of neither side
 
 
-# What is said
-
-
 def test_a_dataset_never_fetched_names_the_command_the_download_and_the_space() -> None:
     with pytest.raises(UsageError) as error:
         attribute_of(load_dataset("trec-fair/2022/gender"), None)
@@ -213,9 +208,6 @@ def test_the_list_names_all_datasets_with_size_and_state(gender: TrecFair) -> No
         "trec-fair/2022/eval/location": (["location"], 50, False),
     }
     assert found["trec-fair/2021/location"]["size"].startswith("15.6 GB")
-
-
-# Real records
 
 
 def real_rows(name: str) -> list[dict[str, Any]]:
@@ -267,9 +259,6 @@ def test_printed_labels_of_the_organisers_are_groups() -> None:
         ):
             printed = [label for label in row.get(key, []) if label not in ("@UNKNOWN", "Unknown")]
             assert canonical_groups(attribute, row.get(key)) == tuple(printed), row
-
-
-# Audits of drawn lists
 
 
 def test_the_topics_of_the_official_results(tmp_path: Path) -> None:
@@ -350,9 +339,6 @@ def index_of(scope: str) -> Path:
     return cache_folder() / "datasets" / "trec-fair-2022-eval" / f"index-{scope}"
 
 
-# Pages as arrays
-
-
 def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
     groups = {3: {"g": ["a"]}, 8: {"g": ["a", "b"]}}
     texts = {8: ("Eight", "of\nlines"), 3: ("Three", "名"), 500: ("", ""), 4: ("Four", "x")}
@@ -377,9 +363,6 @@ def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
 def test_judged_pages_are_a_mapping_of_ones() -> None:
     of_topic = judged(np.array([3, 8, 500]))
     assert dict(of_topic) == {"3": 1, "8": 1, "500": 1} and of_topic.get("4") is of_topic.get("x") is None
-
-
-# The fetch
 
 
 def test_every_page_is_indexed_with_its_groups_and_first_words(tmp_path: Path) -> None:
@@ -433,9 +416,6 @@ def test_an_index_needs_the_corpus_and_a_server_its_address(tmp_path: Path) -> N
     assert not index_of("pool").parent.exists()  # said before anything is read
     from_files(tmp_path, made(50))
     refuses("its pages were fetched without an index", *QUICK)
-
-
-# Refinement over it
 
 
 @pytest.mark.whole

@@ -67,9 +67,6 @@ def test_toml_without_a_bottom() -> None:
         files.toml_of("a = " + "[" * 100_000)
 
 
-# Locks between processes
-
-
 def test_only_a_lock_that_another_holds_is_in_use(tmp_path: Path) -> None:
     folder = RunDir(tmp_path)
     with folder.locked():

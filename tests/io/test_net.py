@@ -308,8 +308,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-# Headers
-
 NOW = 1_700_000_000.0
 
 

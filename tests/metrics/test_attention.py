@@ -52,9 +52,6 @@ def listed(
     return grouped(ranking, memberships, attribute, relevant=[f"d{place}" for place in relevant])
 
 
-# Worked cases
-
-
 def test_divergences_of_two_groups() -> None:
     p, even = np.array([0.7, 0.3]), np.array([0.5, 0.5])
     assert jensen_shannon(p, even) == pytest.approx(0.0210059, abs=1e-7)
@@ -190,9 +187,6 @@ def test_groups_of_an_open_attribute() -> None:
     assert value("Share", listed([[UNKNOWN, "down"], [UNKNOWN]], attribute=region), "down") == 0.5
 
 
-# Undefined
-
-
 def test_what_is_undefined_says_why() -> None:
     unknown = listed([[], []], relevant=[0])
     gender = replace(GENDER, backgrounds=(BACKGROUND,))
@@ -215,9 +209,6 @@ def test_what_is_undefined_says_why() -> None:
     assert value("AWRF(target=trec2022)", listed([[]], relevant=[0], attribute=gender)) == 1
     assert rows("Share(unknown=drop)", unknown)["q", "f"].reason == "no_known_group"
     assert rows("Share", replace(unknown, rankings=()))["q", UNKNOWN].reason == "not_ranked"
-
-
-# The product with nDCG
 
 
 def test_a_product_of_means_is_the_product_of_the_columns() -> None:
@@ -255,8 +246,6 @@ def test_parameters_go_to_both_factors() -> None:
             float(value(utility, query) or 0), float(value(fairness, query) or 0)
         )
 
-
-# Properties
 
 TABLES = st.lists(
     st.lists(st.sampled_from(["f", "m", "nonbinary"]), max_size=2, unique=True), min_size=1, max_size=12
@@ -324,9 +313,6 @@ def test_the_divergence_is_scipys(pairs: list[tuple[float, float]]) -> None:
     assert jensen_shannon(p, q) == pytest.approx(float(distance) ** 2, abs=1e-12)
 
 
-# Names
-
-
 def test_targets_imply_what_becomes_of_the_unknown() -> None:
     implied = {
         "empirical": "keep", "trec2021": "drop", "trec2022": "keep", "uniform": "drop", "./a.json": "keep",
@@ -358,9 +344,6 @@ def test_mistakes_that_only_the_data_show(tmp_path: Path) -> None:
             value(written, query)
 
 
-# In an audit
-
-
 def test_what_the_data_cannot_give_is_said_before_anything_is_asked() -> None:
     for measure, says in [
         ("AWRF(over=gendre)", "Did you mean 'gender'"),
@@ -388,9 +371,6 @@ def target_by_name(query: Judged, target: str, unknown: str, **how: Any) -> dict
     shares = target_shares(query, spread, target, how.pop("membership", "split"))
     assert not isinstance(shares, Undefined)
     return dict(zip(spread.names, shares.tolist(), strict=True))
-
-
-# Reference figures
 
 
 def hard(case: dict[str, Any], folder: Path) -> tuple[Judged, str] | None:
@@ -493,9 +473,6 @@ def test_reference_divergences() -> None:
             assert smoothed == pytest.approx(expected[f"KL_{key}_smoothed"], abs=1e-9)
             if expected[f"KL_{key}"] != "inf":
                 assert kullback_leibler(*pair) == pytest.approx(expected[f"KL_{key}"], abs=1e-9)
-
-
-# Official outputs
 
 
 def official_rows() -> list[dict[str, Any]]:

@@ -217,8 +217,6 @@ def test_a_query_with_zero_exposure_stays_in_the_ratio_of_means() -> None:
     assert (other.value, other.n, other.reason) == (None, 0, "zero_exposure")
 
 
-# Properties
-
 LETTERS = st.text("pu-", min_size=1, max_size=12)
 LISTS = st.lists(LETTERS, min_size=1, max_size=6)
 NAMES = st.sampled_from(

@@ -65,9 +65,6 @@ def figure(name: str, *queries: JudgedPairs) -> float | None:
     return row(name, *queries).value
 
 
-# By hand
-
-
 def test_the_worked_case() -> None:
     query = of(PP=24, UU=8, FF=40, SS=8)
     expected = {
@@ -200,9 +197,6 @@ def test_p_flips_signs_of_queries_unless_items_recur() -> None:
     assert aggregate("macro", []) is None
 
 
-# Reference figures
-
-
 def test_known_counts_and_the_papers_shares() -> None:
     reference = vectors("pairwise_ratio")
     tolerance, names = reference["meta"]["tolerance_abs"], reference["meta"]["names"]
@@ -255,8 +249,6 @@ def assert_of_table(query: JudgedPairs, expected: dict[str, Any], tolerance: flo
         expected["raw_ratio_implied_if_all_the_rest_is_position_driven"], abs=tolerance
     )
 
-
-# Properties
 
 answer_pairs = st.sampled_from([sorted(ANSWERS), ["FF", "PP", "SS", "UU"]]).flatmap(
     lambda cells: st.lists(st.sampled_from(cells), min_size=1, max_size=40)

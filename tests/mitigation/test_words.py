@@ -125,9 +125,6 @@ def test_what_stands_in_the_way(made: MitigationResults, status: str, says: str,
     assert verdict.status == status and says in verdict.sentence and verdict.next.startswith(following)
 
 
-# Which remedies are not dominated
-
-
 POINTS = st.dictionaries(
     st.sampled_from("abcdefg"), st.tuples(st.sampled_from((0.0, 0.1, 0.5)), st.sampled_from((0.2, 0.8, 0.9)))
 )

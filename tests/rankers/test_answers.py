@@ -511,9 +511,6 @@ def test_huge_answers_take_linear_time(text: str) -> None:
     within(0.4, lambda: read(stopped(text[: len(text) // 5]), 20))
 
 
-# Passages
-
-
 IDENTIFIER = re.compile(r"\[\s*\d+\s*\]")
 
 # Texts of what makes titles dangerous, and of anything else.
@@ -673,9 +670,6 @@ HUGE = [
 @pytest.mark.parametrize(("head", "again", "times", "tail"), HUGE, ids=[f"{h + a!r}" for h, a, *_ in HUGE])
 def test_huge_choices_take_linear_time(head: str, again: str, times: int, tail: str) -> None:
     within(0.8, lambda: [read_text(head + again * times + tail, form) for form in LABELS])
-
-
-# Margins
 
 
 LOST, LOG = Problem.NO_ORDER, math.log

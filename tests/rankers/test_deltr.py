@@ -322,9 +322,6 @@ def test_with_an_encoder_lists_are_ranked(tmp_path: Path, monkeypatch: pytest.Mo
     assert ranker.scores(turned)[::-1] == pytest.approx(whole) and len({*whole}) > 2
 
 
-# Cross-fitting
-
-
 QUERIES, ITEMS = 12, 10
 
 

@@ -76,8 +76,6 @@ def ignored(chat: Chat) -> str:
     return "no"
 
 
-# The chat
-
 THREE = [
     document("Ada\nLovelace", "female"),
     document("Lise Meitner [3]", "male", doc_id="lise"),
@@ -147,9 +145,6 @@ def test_a_wording_that_cannot_rank_is_refused(tmp_path: Path, old: str, new: st
         replace(RANKER, prompt=load_prompt(tmp_path / "mine.toml"))
     assert "mine.toml" in raised.value.message
     assert message in raised.value.message
-
-
-# The windows
 
 
 def test_each_window_stands_on_the_one_before() -> None:
@@ -255,9 +250,6 @@ def test_a_ranker_that_always_puts_the_protected_first_ends_as_computed() -> Non
         after = [rank for rank, doc_id in enumerate(ranked.ranking.doc_ids, start=1) if int(doc_id) in before]
         assert len(chats) == case["calls"]
         assert after == case["final_protected_positions"]
-
-
-# Bad answers
 
 
 def test_a_repaired_window_names_what_was_left_out() -> None:

@@ -194,9 +194,6 @@ def test_an_audit_ranks_under_every_variant_and_asks_nothing(
     refuses("monot5 ranks lists; it answers no questions", "pairwise", "-m", "monot5")
 
 
-# Encoders
-
-
 models.needs_local()
 if find_spec("sentence_transformers") is None:
     pytest.skip(

@@ -59,9 +59,6 @@ def prefers(side: str) -> Answer:
     return lambda chat: f"[{chat.about['sides'].index(side) + 1}]"
 
 
-# The chats
-
-
 def test_a_chat_says_what_it_is_about() -> None:
     first, second = RANKER.chats(probe_of(draw=1, relevance={"7": 2}))
     assert first.about == {
@@ -96,9 +93,6 @@ def test_the_text_of_an_item() -> None:
     ranker = replace(RANKER, input="text", words=3)
     assert ranker.shown(ADA) == "Ada Lovelace: Wrote"
     assert ranker.shown(Document("x", "A <s>")) == "A (s)"
-
-
-# The verdict
 
 
 def test_both_chats_are_asked_at_once() -> None:

@@ -144,9 +144,6 @@ def test_answers_go_with_their_pairs_and_those_that_cannot_be_read_are_counted()
     assert drive(judging("rag/support").steps(), lambda chat: Completion("yes", Finish.STOP)).supported == {}
 
 
-# Replies as models give them
-
-
 QUERY = "physicist laboratory prize"
 FORTY = " ".join(f"word{n}" for n in range(40))
 
@@ -404,9 +401,6 @@ def test_a_tokenizer_of_transformers_cuts_at_the_very_token(capfd: pytest.Captur
     assert not capfd.readouterr().err, "that a text is too long is no news here"
 
 
-# The loop of FAIR-QR
-
-
 QUERY_OF_LOOP = Query("q1", "physicist laboratory prize")
 TARGET = {"female": 0.5, "male": 0.5, UNKNOWN: 0.0}
 USUAL = fair_qr.Stopping()
@@ -599,9 +593,6 @@ def test_the_least_attainable_divergence_is_that_of_all_pages(
 
 def test_the_least_attainable_divergence_of_the_published_example() -> None:
     assert least_divergence(np.array([0.61, 0.22, 0.01, 0.16]), 20) == pytest.approx(0.0124, abs=5e-5)
-
-
-# The reference figures
 
 
 def test_reference_stopping() -> None:

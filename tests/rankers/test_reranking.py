@@ -113,9 +113,6 @@ def test_without_scores_relevance_is_that_of_bm25() -> None:
     assert ranker().identity == f"mmr lambda=0.5 pool=100 similarity=tf-idf over {first.identity}"
 
 
-# Greedy re-ranking towards a target
-
-
 GENDER = Attribute("gender", ("female",), ("male",), {Side.PROTECTED: "female", Side.UNPROTECTED: "male"})
 BY_GROUP = tuple(
     Document(f"{group[0]}{place}", "", groups={"gender": (group,)} if group != "?" else {})
@@ -310,9 +307,6 @@ def test_a_finite_pool_has_a_table_of_its_own() -> None:
         fair_star("null=hypergeometric,p=0.3")
 
 
-# Rankers by words
-
-
 DOCUMENTS_BY_WORDS = (
     Document("e", "Nobody"),
     Document("c", "Chess"),
@@ -375,9 +369,6 @@ def test_with_each_list_for_itself_words_are_counted_among_its_candidates_and_no
     assert not Path("kept").exists()
     assert "each list" in alone.identity
     assert alone.identity.split(" index=")[0] == stored.identity.split(" index=")[0]
-
-
-# BM25 of Fair-RAG
 
 
 def scores(text: str, *texts: str) -> list[float]:

@@ -232,9 +232,6 @@ def test_a_model_that_sees_no_difference_leaves_the_documented_order(name: str) 
         assert order_of(ranked) == ([0, 9, 8, 7, 1, 2, 3, 4, 5, 6] if name in HEAPS else [*range(10)])
 
 
-# Strategies through the whole command
-
-
 MODEL = ("-m", "fake:biased,listwise=-0.7,malformed=0.02")
 FEW = ("-n", "6", "--conditions", "neutral", "--no-repeat", "--orders", "2")
 SHOWN = ("windows", "pointwise", "pairwise-sort", "setwise", "first", "tournament")
@@ -306,9 +303,6 @@ def test_evidence_reads_answers_as_the_strategy_does() -> None:
     bad = sum(n for kind, n in results["answers"]["neutral"]["classes"].items() if kind != "ok")
     shown = ran("runs", "show", "run", "--runs-dir", ".", "--invalid", "--json").json
     assert 0 < len(shown["rows"]) == bad
-
-
-# Parameters of rankers
 
 
 DECLARED: Declared = {"k": whole(400, 2000), "p": number(0.3, 0, 1), "adjust": ("closest", "none")}
@@ -533,9 +527,6 @@ def test_what_a_model_that_is_held_to_a_form_may_answer(
 ) -> None:
     assert is_formed(Completion(text, finish), expects, read=True) is formed
     assert not (finish is Finish.STOP and is_formed(Completion("A", finish), ONE_OF_TWO, read=False))
-
-
-# One chat per item
 
 
 POINTWISE = made("pointwise")

@@ -127,9 +127,6 @@ def test_measured_runs_of_other_queries_say_how_many_each_ranks(data: Path) -> N
     assert told.count("only 7 queries") == 1
 
 
-# Which runs share a table
-
-
 SAMPLE, EVAL = "sample", "trec-fair/2022/eval"
 
 

@@ -82,9 +82,6 @@ QUERIES = [
 ]
 
 
-# The protocol
-
-
 @pytest.mark.whole
 def test_a_server_of_the_protocol_creates_takes_counts_and_finds() -> None:
     """Its scores are not BM25 (shorter pages than ours lose half), so order is the stub's to tell."""
@@ -196,9 +193,6 @@ def test_an_index_that_somebody_else_made_is_searched_by_its_own_fields(start: S
     server.shards = 5
     opened(server.url, fields=("title",)).search("red", 5)
     assert server.requests[-1][1].endswith("?search_type=dfs_query_then_fetch")
-
-
-# What goes wrong
 
 
 CLAUSES = b'{"error": {"root_cause": [{"reason": "too many\\n clauses."}]}}'
@@ -373,9 +367,6 @@ def turned(server: Stub, at: str, answer: Any) -> None:
     server.faults = [fault for fault in server.faults if fault.at != "/"]
 
 
-# Forms
-
-
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path of every value within a value."""
     yield path
@@ -441,9 +432,6 @@ def test_a_document_that_is_not_there_is_named(server: Stub) -> None:
         engine.scores("red", ["a", "c"])
 
 
-# Keys
-
-
 @pytest.mark.parametrize(
     ("at", "answer", "key"),
     [
@@ -464,9 +452,6 @@ def test_an_engine_is_never_called_by_the_key(
     except UsageError as error:
         said = error.message
     assert KEY not in said
-
-
-# Limits
 
 
 def test_a_run_shows_what_is_waited_for(

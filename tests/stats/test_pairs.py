@@ -68,9 +68,6 @@ def logged(found: Estimate) -> tuple[float, float, float]:
     return float(value), float(low), float(high)
 
 
-# Scores
-
-
 def test_scores_are_those_of_the_closed_forms() -> None:
     rng = np.random.default_rng(1)
     cells, queries = rng.choice(4, 300, p=[0.3, 0.2, 0.4, 0.1]), np.sort(rng.integers(0, 9, 300))
@@ -110,9 +107,6 @@ def test_scores_sum_to_nothing_and_variances_are_never_below_a_single_way(
         variance = pairs.variance(formula)
         assert variance.used >= max(variance.components[0,], variance.components[1,], variance.components[2,])
     assert pairs.shares.sum() == pytest.approx(1)
-
-
-# Reference figures
 
 
 @pytest.mark.parametrize("name", ["golden_pairwise_counts", "golden_pairwise_counts_unequal"])
@@ -212,9 +206,6 @@ def test_injected_rankers_come_out() -> None:
         for formula, name in truths.items():
             error = np.sqrt(pairs.variance(formula).used)
             assert float(formula(pairs.cells)) == pytest.approx(expected[name], abs=4 * error)
-
-
-# Intervals and tests
 
 
 def test_a_variance_by_hand() -> None:

@@ -49,9 +49,6 @@ def shuffled(queries: list[LabelledItems], seed: int = 1, draws: int = 999) -> P
     )
 
 
-# Hand-worked
-
-
 @pytest.mark.parametrize(
     ("values", "p"),
     [
@@ -117,8 +114,6 @@ def test_an_item_of_two_lists_changes_its_label_once() -> None:
     ]
     assert shuffled(alone) == shuffled(lists)
 
-
-# Properties
 
 # Rounded: equal statistics and unequal ones stay apart by more than rounding.
 FIGURES = st.floats(-1e3, 1e3).map(lambda figure: round(figure, 3))
@@ -220,9 +215,6 @@ def test_rankers_shuffled_at_once_are_tested_as_each_alone(
     ]
     rngs = [np.random.default_rng([1, place]) for place in range(len(queries))]
     assert permutations(rankers, rngs, 99) == [shuffled(ranker, draws=99) for ranker in rankers]
-
-
-# Simulated
 
 
 def test_subsets_are_uniform() -> None:

@@ -28,9 +28,6 @@ def drawn(lists: Sequence[Candidates], **settings: Any) -> drawing.PairDraw:
     )
 
 
-# The split
-
-
 @pytest.mark.parametrize("queries", [10, 11, 20, 57])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_query_is_in_two_parts_and_three_validate(queries: int, seed: int) -> None:
@@ -64,9 +61,6 @@ def test_too_few_queries_with_both_sides_are_counted() -> None:
 def test_a_share_that_leaves_nothing(share: float) -> None:
     with pytest.raises(UsageError, match="--train-share"):
         drawing.split_queries([listed(f"q{number}") for number in range(12)], GENDER, share, 0)
-
-
-# The pairs
 
 
 def test_pairs_are_those_of_the_audit() -> None:
