@@ -67,6 +67,4 @@ def content(path: Path) -> bytes:
     found = path.read_bytes()
     if path.name != TABLE:
         return found
-    return json.dumps(
-        {name: [size, digest] for name, (size, _, digest) in json.loads(found).items()}
-    ).encode()
+    return json.dumps({n: [size, digest] for n, (size, _, digest) in json.loads(found).items()}).encode()

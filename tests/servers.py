@@ -78,10 +78,7 @@ def rank(body: dict[str, Any], attempt: int) -> Reply:
     Where refined keywords are asked for, one or two; of letters, or of yes and no, one with its log-probability.
     """
     numbers = [
-        match[1]
-        for message in body["messages"]
-        if message["role"] == "user"
-        for match in PASSAGE.finditer(message["content"])
+        match[1] for m in body["messages"] if m["role"] == "user" for match in PASSAGE.finditer(m["content"])
     ]
     chance = random.Random(json.dumps(body, sort_keys=True))
     if "your refined keywords" in body["messages"][-1]["content"]:

@@ -59,7 +59,6 @@ FUNCTIONS: dict[str, type[CommandSettings]] = {
 QUICK: dict[str, Any] = {"limit": 5, "orders": 1, "conditions": "neutral", "repeat": False, "report": False}
 QUICK_FLAGS = ("--limit", "5", "--orders", "1", "--conditions", "neutral", "--no-repeat")
 PAIRS: dict[str, Any] = {"pairs": 4, "noise_share": 0, "report": False}
-PAIRS_FLAGS = ("--pairs", "4", "--noise-share", "0")
 
 
 class InOrder:
@@ -257,9 +256,7 @@ def test_frames_hold_the_rows_of_the_csv_files() -> None:
     for name, frame in frames.items():
         rows = table(result.folder / name)
         assert [*frame.columns] == [*rows[0]] and len(frame) == len(rows)
-        assert [repr(value) for value in frame["value"].dropna()] == [
-            row["value"] for row in rows if row["value"]
-        ]
+        assert [repr(v) for v in frame["value"].dropna()] == [row["value"] for row in rows if row["value"]]
         assert frame["value"].dtype == float and str(frame["n"].dtype) == "Int64"
     assert [row.query_id for row in result.per_query] == list(frames["per_query.csv"]["query_id"])
     injected = llmfair.calibrate_pairwise(runs=3, pairs=3).to_frame()

@@ -177,9 +177,7 @@ def test_commands(line: str, request: pytest.FixtureRequest, monkeypatch: pytest
     lists = balanced(12, 6, 6)
     write_folder(Path("mine"), lists)
     if "my.run" in line:
-        ranked = [
-            (query, doc, rank) for query, docs in lists.items() for rank, (doc, _, _) in enumerate(docs)
-        ]
+        ranked = [(q, doc, rank) for q, docs in lists.items() for rank, (doc, _, _) in enumerate(docs)]
         write(Path("my.run"), [f"{query} Q0 {doc} {rank + 1} {-rank} my" for query, doc, rank in ranked])
     if "llmfair report" in line or "llmfair mitigate" in line:
         for name in ("first", "second"):
@@ -321,12 +319,7 @@ def test_the_readme_is_short_and_the_table_of_commands_is_whole() -> None:
 
 def test_the_table_of_commands_names_python_functions_that_exist() -> None:
     table = PAGES["commands.md"].partition("\n## ")[0]
-    named = [
-        name
-        for row in table.splitlines()
-        if row.startswith("| `")
-        for name in CODE.findall(row.split("|")[5])
-    ]
+    named = [n for r in table.splitlines() if r.startswith("| `") for n in CODE.findall(r.split("|")[5])]
     assert len(named) > 10 and all(callable(getattr(package, name)) for name in named)
 
 

@@ -148,10 +148,7 @@ def test_a_probe_is_a_pair_of_either_side() -> None:
     found = pairs_of(MIXED, "irrelevant", pairs=4)
     assert [probe.order for probe in found] == [0, 1, 2, 3] and len(found) == 4
     for probe in found:
-        assert [GENDER.side(document) for document in probe.candidates.documents] == [
-            Side.PROTECTED,
-            Side.UNPROTECTED,
-        ]
+        assert [GENDER.side(d) for d in probe.candidates.documents] == [Side.PROTECTED, Side.UNPROTECTED]
         assert (probe.condition, probe.variant, probe.draw) == ("irrelevant", "neutral", 0)
         assert probe.candidates.query == MIXED.query and probe.candidates.relevance == MIXED.relevance
     assert [*found][2].probe_id == "q7/irrelevant/p2/d0"

@@ -408,13 +408,8 @@ def test_a_budget_finishes_chains_before_it_begins_others(journal: Journal) -> N
     """Six chains of three at four in flight: thirteen calls are four whole chains, where all begun would be none."""
     finished: list[str] = []
     with pytest.raises(Incomplete):
-        for probe_id, _ in dispatch(
-            [chain(f"c{i}", 3) for i in range(6)],
-            Scripted(latency=0.001),
-            journal,
-            Sampling(),
-            Limits(workers=4, max_calls=13),
-        ):
+        chains, limits = [chain(f"c{i}", 3) for i in range(6)], Limits(workers=4, max_calls=13)
+        for probe_id, _ in dispatch(chains, Scripted(latency=0.001), journal, Sampling(), limits):
             finished.append(probe_id)  # what came before the stop counts
     assert len(finished) == 4
 

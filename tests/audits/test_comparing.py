@@ -238,9 +238,7 @@ def test_pooled_runs_are_compared_pooled_and_with_no_others() -> None:
         lists[query] = [row for row in lists[query] if row[0][-1] in "09"]
     write_folder(Path("mine"), lists)
     pooled = (*PAIRS, "--weights", "pooled")
-    base, other = (
-        made(pooled, f"{BIASED},pairwise={p},query_sd=1", name) for p, name in ((0.5, "a"), (0, "b"))
-    )
+    base, other = (made(pooled, f"{BIASED},pairwise={p},query_sd=1", n) for p, n in ((0.5, "a"), (0, "b")))
     compared = compare([base, other])
     row = rows(compared)["AdjustedOdds(agg=pooled)", "relevant"]
     assert row.headline and row.change == pytest.approx(row.other / row.base)

@@ -77,9 +77,7 @@ def query(name: str, preference: float, orders: int = 2, name_of: str = "") -> J
     return replace(
         found,
         beside=tuple(Ranking(name, order) for order in shown),
-        encounters=tuple(
-            Encounter(order, ranking.doc_ids) for order, ranking in zip(shown, found.rankings, strict=True)
-        ),
+        encounters=tuple(Encounter(order, r.doc_ids) for order, r in zip(shown, found.rankings, strict=True)),
     )
 
 

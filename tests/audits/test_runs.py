@@ -139,9 +139,7 @@ def test_a_title_that_no_encoding_can_write() -> None:
 def test_a_long_answer_is_cut_where_it_is_shown_and_whole_in_the_journal() -> None:
     run = copied("listwise", "run")
     first, *rows = (run / "journal.jsonl").read_text().splitlines()
-    rows = [
-        json.dumps(row | {"text": "no " * 32_768} if "text" in row else row) for row in map(json.loads, rows)
-    ]
+    rows = [json.dumps(r | {"text": "no " * 32_768} if "text" in r else r) for r in map(json.loads, rows)]
     write(run / "journal.jsonl", [first, *rows])
     shown = ran("runs", "show", run, "--answers").out
     ran("report", run)

@@ -42,10 +42,7 @@ def test_they_are_the_encounters_of_an_audit(n: int, window: int, step: int) -> 
     windows = covering(n, window, step)
     ids = [str(rank) for rank in range(n)]
     asked = [(ids[start:end], ids[start:end]) for start, end in windows]
-    found = [
-        encounter.ranked
-        for encounter in encounters_of(PartialOrder(number, *of) for number, of in enumerate(asked))
-    ]
+    found = [e.ranked for e in encounters_of(PartialOrder(number, *of) for number, of in enumerate(asked))]
     assert found == [tuple(ids[r] for r in ranks) for ranks in first_shown(windows) if len(ranks) > 1]
 
 
@@ -70,9 +67,7 @@ def test_an_injected_preference_and_slots_are_what_is_compared() -> None:
 def test_windows_through_the_program_reach_what_windows_reach(windows: Windows) -> None:
     lists = [(30, 9, 14), (41, 20, 21)]
     special, general = by_windows(windows.one_pass, windows.passes), partial(rank_played, windows)
-    one, other = (
-        attainable_ratio(lists, rank, 60, rng=np.random.default_rng(3)) for rank in (special, general)
-    )
+    one, other = (attainable_ratio(lists, r, 60, rng=np.random.default_rng(3)) for r in (special, general))
     assert one == other
     judged = [(30, 8), (41, 20)]
     found = [

@@ -87,9 +87,7 @@ class Run:
 def test_a_file_holds_at_most_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llmfair.asking.batch.MOST_BYTES", 10)
     assert [len(file) for file in in_files((str(n), b"xxxx\n") for n in range(5))] == [2, 2, 1]
-    assert [len(file) for file in in_files([("a", b"x" * 20), ("b", b"x")])] == [1, 1], (
-        "too long, but not lost"
-    )
+    assert [len(f) for f in in_files([("a", b"x" * 20), ("b", b"x")])] == [1, 1], "too long, but not lost"
     assert list(in_files([])) == []
 
 

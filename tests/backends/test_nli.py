@@ -83,9 +83,7 @@ def test_a_batch_says_what_each_alone_does_and_the_likeliest_class_decides(
     classifier: Path, tmp_path: Path
 ) -> None:
     turned = permuted(classifier, tmp_path / "permuted", (2, 0, 1))
-    assert [one.text for one in answers(turned, chats())] == [
-        one.text for one in answers(classifier, chats())
-    ]
+    assert [x.text for x in answers(turned, chats())] == [one.text for one in answers(classifier, chats())]
     together, alone = answers(classifier, chats()), answers(classifier, chats(), alone=True)
     assert {one.text for one in together} == {"yes", "no"}
     for one, other in zip(together, alone, strict=True):
@@ -177,9 +175,7 @@ def test_outputs_of_a_model_here_are_judged_by_a_classifier_here(classifier: Pat
     assert len(outputs) > 5 and "num_beams=4" in asked
     assert found["judged"]["by"] == "nli"
     assert 0 < found["judged"]["supported"] < found["judged"]["asked"]
-    assert all(
-        row["value"] is not None for row in found["rows"] if row["measure"].startswith(("EAR", "EAE-D"))
-    )
+    assert all(r["value"] is not None for r in found["rows"] if r["measure"].startswith(("EAR", "EAE-D")))
     for row in found["rows"]:
         assert row["value"] is not None or row["reason"], row
     assert llmfair("runs", "check", "one").code == 0

@@ -100,10 +100,8 @@ def asked(query_id: str) -> Request:
 def command(runs: Path, *flags: str) -> list[str]:
     return [
         sys.executable,
-        *"-m llmfair listwise --runs-dir".split(),
+        *"-m llmfair listwise --no-report --no-cache --runs-dir".split(),
         str(runs),
-        "--no-report",
-        "--no-cache",
         *flags,
     ]
 
@@ -467,6 +465,5 @@ def test_deaths_lose_no_score_and_end(more: Mapping[str, str], said: str, tmp_pa
         capture_output=True,
         text=True,
         timeout=200,
-        check=False,
     )
     assert found.stdout.startswith(said), found.stdout + found.stderr

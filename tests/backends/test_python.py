@@ -216,9 +216,7 @@ TEXTS = ["a text of many words about films", "music", "the longest text of them 
 
 def request(documents: Sequence[str] = TEXTS) -> Request:
     texts = ("films and music", *documents)
-    return Request(
-        Chat(tuple(Message("user", text) for text in texts), Scores(len(documents))), Sampling(), "", ""
-    )
+    return Request(Chat(tuple(Message("user", t) for t in texts), Scores(len(documents))), Sampling(), "", "")
 
 
 def scores_of(backend: Function, *requests: Request) -> list[tuple[float | None, ...] | None]:

@@ -16,8 +16,6 @@ from tests.rankers.asking import by_transformers, driven, made, order_of, probe_
 
 # What vLLM and torch warn of is theirs; the first test waits for the engine.
 pytestmark = [needs_vllm, pytest.mark.filterwarnings("default"), pytest.mark.timeout(600)]
-APART = 0.02
-"""Nats that two programs of one model may differ by."""
 
 
 @pytest.fixture(scope="module")

@@ -368,9 +368,7 @@ def stop_again_and_again(long: Long, endings: Sequence[Ending], seed: int, scrat
 
 def same_files(long: Long, folder: Path, calm: Path) -> None:
     """Asserts that what a command wrote equals what it writes undisturbed, and that nothing half-written is left."""
-    names = sorted(
-        {str(path.relative_to(calm)) for one in long.same for path in calm.glob(one) if path.is_file()}
-    )
+    names = sorted({str(p.relative_to(calm)) for one in long.same for p in calm.glob(one) if p.is_file()})
     assert names or not long.same
     for name in names:
         assert content(folder / name) == content(calm / name), name
@@ -556,9 +554,7 @@ class Downloaded(Watch):
         steps = {"2022/train/topics": "topics", "2022/metadata": "metadata", "2022/docs": "pages"}
         for request in self.server.requests[self.seen :]:
             assert steps.get(request.name) not in self.done, "what is whole was fetched again"
-        starts = [
-            request.start for request in self.server.requests[self.seen :] if request.name == "2022/docs"
-        ]
+        starts = [r.start for r in self.server.requests[self.seen :] if r.name == "2022/docs"]
         held = [size for name, size in self.here.items() if "corpus" in name or "docs" in name]
         assert not (starts and held) or starts[0] == held[0], (starts, self.here)
 

@@ -156,12 +156,8 @@ Journal.put = dying
 
 def started(server: BatchServer, code: str = "") -> subprocess.Popen[str]:
     """The command in two files, as a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", f"{code}\n{QUICK}", *command(server, "a/run", "--batch")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    program = [sys.executable, "-c", f"{code}\n{QUICK}", *command(server, "a/run", "--batch")]
+    return subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 class Killer:

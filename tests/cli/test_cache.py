@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, llmfair, ran, refuses, well, words_of
+from tests.cli.command import Outcome, llmfair, ran, refuses, well
 from tests.folders import balanced, write_folder
 from tests.report.reading import read
 from tests.servers import Server, faulty, rank
@@ -19,10 +19,7 @@ from tests.servers import Server, faulty, rank
 pytestmark = pytest.mark.whole
 
 CACHE = Path("cache") / "answers.sqlite"
-SMALL = {
-    "listwise": {"--orders": "1", "--passes": "1", "--conditions": "neutral"},
-    "pairwise": {"--pairs": "4", "--conditions": "relevant"},
-}
+SMALL = "--orders 1 --passes 1 --conditions neutral --server-name test".split()
 NOT_RESULTS = ("manifest.json", "journal.jsonl", ".lock")
 """They hold times, and where an answer came from."""
 
@@ -31,12 +28,10 @@ def lists() -> Path:
     return write_folder(Path("lists"), balanced(3, 20, 20))
 
 
-def audit(server: Server, output: str, *more: str, task: str = "listwise", model: str = "any") -> Outcome:
+def audit(server: Server, output: str, *more: str, model: str = "any") -> Outcome:
     """A run in the folder `output`/run, so that results do not differ by its name."""
-    return llmfair(
-        task, "-d", lists(), "-m", f"openai:{model}", "--base-url", server.base_url,
-        "-o", Path(output) / "run", *words_of(SMALL[task] | {"--server-name": "test"}), *more,
-    )  # fmt: skip
+    asked = ("listwise", "-d", lists(), "-m", f"openai:{model}", "--base-url", server.base_url, *SMALL)
+    return llmfair(*asked, "-o", Path(output) / "run", *more)
 
 
 def manifest(output: str) -> Any:
@@ -59,15 +54,14 @@ def rows() -> int:
         return int(database.execute("SELECT count(*) FROM answers").fetchone()[0])
 
 
-@pytest.mark.parametrize("task", ["listwise"])
-def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cache(task: str) -> None:
+def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cache() -> None:
     with Server() as server:
-        without = well(audit(server, "without", "-v", "--no-cache", task=task))
+        without = well(audit(server, "without", "-v", "--no-cache"))
         calls = len(server.requests)
         assert not CACHE.exists()
-        cold = audit(server, "cold", "-v", task=task)
+        cold = audit(server, "cold", "-v")
         assert len(server.requests) == 2 * calls and rows() == calls
-        warm = audit(server, "warm", "-v", task=task)
+        warm = audit(server, "warm", "-v")
         assert len(server.requests) == 2 * calls
     assert (manifest("warm")["calls"], manifest("warm")["cached"]) == (0, calls)
     assert (manifest("cold")["calls"], manifest("cold")["cached"]) == (calls, 0)
@@ -83,7 +77,7 @@ def test_another_folder_asks_nothing_and_finds_the_same_with_and_without_the_cac
     assert len(tables) == 1
     ran("runs", "check", "warm/run")
     Path("warm", "run", "results.json").touch()
-    assert audit(server, "warm", task=task).code == 0, "from its journal alone: the server is gone"
+    assert audit(server, "warm").code == 0, "from its journal alone: the server is gone"
     assert manifest("warm")["cached"] == 0 and manifest("warm")["replayed"] == calls
     assert manifest("warm")["warnings"] == [told.strip()], "wherever the answers are read from"
 

@@ -148,13 +148,7 @@ def asks(task: str, *more: str | Path) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        "answers",
-        "500",
-        pytest.param("400", marks=pytest.mark.whole),
-        pytest.param("429", marks=pytest.mark.whole),
-    ],
+    "fault", ["answers", "500", *(pytest.param(status, marks=pytest.mark.whole) for status in ("400", "429"))]
 )
 def test_a_server_that_repeats_all_it_was_sent_is_not_repeated(fault: str) -> None:
     with echo(FAULTS[fault]) as server:

@@ -168,13 +168,8 @@ def test_an_attribute_of_a_manifest_that_is_none_is_named() -> None:
 
 def test_results_of_another_schema_are_written_anew_and_nothing_is_asked() -> None:
     hurt("listwise", "results.json", lambda found: found | {"schema": 1})
-    for command in (
-        ("score", "hurt"),
-        ("report", "hurt"),
-        ("compare", "whole", "hurt"),
-        ("runs", "show", "hurt"),
-    ):
-        refuses("hurt/results.json: is of schema 1", *command)
+    for command in ("score hurt", "report hurt", "compare whole hurt", "runs show hurt"):
+        refuses("hurt/results.json: is of schema 1", *command.split())
     ran(*COMMANDS["listwise"], "-o", "hurt")
     assert kept("manifest", "hurt")["calls"] == 0
     written = Path("hurt/results.json").read_text()

@@ -263,12 +263,8 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
         "main()\n"
     )
     command = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *words_of(SMALL)]
-    planned = subprocess.run(
-        [sys.executable, "-c", code, *command, "--dry-run", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    program = [sys.executable, "-c", code, *command, "--dry-run", "--json"]
+    planned = subprocess.run(program, capture_output=True, text=True, timeout=100)
     assert planned.returncode == 0, planned.stderr
     assert json.loads(planned.stdout) == finetune(root, "--dry-run", "--json").json
 
@@ -276,16 +272,8 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
 def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
     base = shutil.copytree(root / "model", tmp_path / "base")
     (base / "chat_template.jinja").unlink()
-    refuses(
-        "has no chat template",
-        "finetune-lora",
-        "-d",
-        root / "data",
-        "-m",
-        base,
-        *words_of(SMALL),
-        "--dry-run",
-    )
+    asked = ("finetune-lora", "-d", root / "data", "-m", base, *words_of(SMALL), "--dry-run")
+    refuses("has no chat template", *asked)
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,7 @@ LEAVES = {words: one for words, one in EVERYTHING.items() if not hasattr(one, "c
 LONG = [
     words
     for words, one in LEAVES.items()
-    if any(
-        isinstance(item.rich_help_panel, AdvancedPanel)
-        for item in one.params
-        if hasattr(item, "rich_help_panel")
-    )
+    if any(isinstance(i.rich_help_panel, AdvancedPanel) for i in one.params if hasattr(i, "rich_help_panel"))
     and len(one.params) > FIRST_WEEK
 ]
 

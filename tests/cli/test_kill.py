@@ -121,12 +121,8 @@ sys.argv[1:] = ["bogus"]
 )
 def test_a_signal_while(number: signal.Signals, meanwhile: str) -> None:
     program = f"{SENT}{WHILE[meanwhile]}\nfrom llmfair.__main__ import main\nmain()"
-    found = subprocess.run(
-        [sys.executable, "-c", program.replace("NUMBER", str(int(number)))],
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    command = [sys.executable, "-c", program.replace("NUMBER", str(int(number)))]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (found.returncode, found.stdout, found.stderr) == (128 + number, "", "Stopped.\n")
 
 

@@ -254,9 +254,7 @@ def test_a_run_is_cross_fitted_and_the_same_again() -> None:
 def test_some_queries_are_ranked_as_in_a_run_of_all() -> None:
     ran("listwise", "-m", "deltr", "-o", "all")
     ran("listwise", "-m", "deltr", "-n", "2", "-o", "two")
-    everything, two = (
-        Path(run, "rankings", "neutral.run").read_text().splitlines() for run in ("all", "two")
-    )
+    everything, two = (Path(r, "rankings", "neutral.run").read_text().splitlines() for r in ("all", "two"))
     assert len(two) == 80 and {*two} < {*everything}
 
 

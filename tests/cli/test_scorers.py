@@ -118,9 +118,7 @@ def test_a_function_on_the_command_line_and_in_python_agree_with_an_endpoint() -
     with Endpoint(by_length) as server:
         of_endpoint = ran(*audit(server.url, "--json")).json
     of_function = ran("listwise", "-m", "python:own:by_length", "--json").json
-    of_api = api.audit_listwise(
-        ranker=lambda query, documents: [len(text) / 100 for text in documents]
-    ).results
+    of_api = api.audit_listwise(ranker=lambda query, documents: [len(t) / 100 for t in documents]).results
 
     def figures(results: Mapping[str, Any]) -> list[Any]:
         return [

@@ -38,9 +38,7 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
         found = ran(*asked)
         results = found.json
         assert results["status"] == "complete"
-        assert all(
-            condition["asked"] == condition["ranked"] == 12 for condition in results["chains"].values()
-        )
+        assert all(c["asked"] == c["ranked"] == 12 for c in results["chains"].values())
         manifest = kept("manifest")
         assert manifest["answered"] == 432 and manifest["retries"] > 10
         assert len(server.requests) == manifest["calls"] == 432 + manifest["retries"]

@@ -220,9 +220,7 @@ def test_plans_and_dry_runs(name: str, snapshot: Snapshot, monkeypatch: pytest.M
     monkeypatch.setattr(plan, "MOST_AUDITS", 8)
     monkeypatch.setattr(plan, "FEWEST_AUDITS", 8)
     write_folder(Path("paper"), balanced(44, 20, 20))
-    write_folder(
-        Path("few"), balanced(9, 2, 4) | {f"small{q}": rows for q, rows in balanced(1, 2, 2).items()}
-    )
+    write_folder(Path("few"), balanced(9, 2, 4) | {f"small{q}": r for q, r in balanced(1, 2, 2).items()})
     write_folder(Path("one-side"), balanced(3, 4, 0) | {"m": [("m", "male", 1), ("n", "male", 0)]})
     write_folder(Path("apart"), {f"q{q}": [(f"f{q}", "female", 1), (f"m{q}", "male", 0)] for q in range(8)})
     printed = transcript(*PLANS[name])

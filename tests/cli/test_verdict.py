@@ -83,9 +83,7 @@ def suites(path: str) -> list[ElementTree.Element]:
 
 
 def problems(suite: ElementTree.Element) -> dict[str, str]:
-    return {
-        case.get("name", ""): str(one.get("message")) for case in suite for one in case if one.get("message")
-    }
+    return {c.get("name", ""): str(one.get("message")) for c in suite for one in c if one.get("message")}
 
 
 def test_junit_has_the_verdict_and_every_gate() -> None:

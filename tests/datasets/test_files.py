@@ -531,10 +531,7 @@ def test_topics_documents_and_groups() -> None:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, api.Result]:
     folder = tmp_path_factory.mktemp("runs")
-    return {
-        name: api.audit_refine(attribute=name, output=folder / name, report=False)
-        for name in ("gender", "location")
-    }
+    return {n: api.audit_refine(attribute=n, output=folder / n, report=False) for n in ("gender", "location")}
 
 
 @pytest.mark.whole

@@ -167,9 +167,7 @@ def hub(rows: Rows) -> str:
 def collection(rows: Rows) -> dict[str, Any]:
     """As ir_datasets has one, with groups and lists in files."""
     of = folder(Path("files"), rows)
-    documents = {
-        row["doc_id"]: document(**{key: row[key] for key in ("doc_id", "title", "text")}) for row in rows
-    }
+    documents = {r["doc_id"]: document(**{key: r[key] for key in ("doc_id", "title", "text")}) for r in rows}
     found = SimpleNamespace(
         queries_iter=lambda: [question(query_id, text) for query_id, text in {row["query_id"]: row["query"] for row in rows}.items()],
         qrels_iter=lambda: [SimpleNamespace(**row) for row in rows if row["relevance"] is not None],

@@ -116,10 +116,7 @@ def test_2022_labels_are_canonical_and_never_a_neighbours(gender: TrecFair) -> N
 
 @pytest.mark.whole
 def test_topics_and_relevance_come_without_repeats(gender: TrecFair) -> None:
-    assert [(topic.query_id, topic.text) for topic in gender.topics] == [
-        ("84", "Agriculture"),
-        ("187", "Women"),
-    ]
+    assert [(t.query_id, t.text) for t in gender.topics] == [("84", "Agriculture"), ("187", "Women")]
     assert list(gender.relevant("84")) == ["12", "307", "339", "500", "501", str(WITHOUT_TITLE)]
     assert list(gender.relevant("187")) == ["307", "502", "503", "504", "507"]
     assert gender.grades("84", ["12", "504"]) == {"12": 1}
@@ -223,9 +220,7 @@ def test_real_records_of_2022(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "2022/docs": lines({"id": int(row["doc_id"]), "title": row["title"], "plain": "p"} for row in rows),
     }
     source = fetched(sources, "trec-fair/2022/gender", tmp_path, monkeypatch)
-    assert [source.load([row["doc_id"]])[row["doc_id"]].title for row in rows] == [
-        row["title"] for row in rows
-    ]
+    assert [source.load([r["doc_id"]])[r["doc_id"]].title for r in rows] == [row["title"] for row in rows]
     assert groups(source, *ids) == [
         {"gender": ("male",), "location": ("Northern America",)},
         {"gender": ("male",)},
@@ -241,9 +236,7 @@ def test_real_records_of_2021(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "2021/train/topics": lines(
             [{"id": 1, "title": "T", "keywords": [], "scope": "", "homepage": "", "rel_docs": ids}]
         ),
-        "2021/metadata": lines(
-            metadata_2021(int(row["doc_id"]), row["geographic_locations"]) for row in rows[:2]
-        ),
+        "2021/metadata": lines(metadata_2021(int(r["doc_id"]), r["geographic_locations"]) for r in rows[:2]),
         "2021/docs": lines({"id": int(row["doc_id"]), "title": row["title"], "text": "w"} for row in rows),
     }
     source = fetched(sources, "trec-fair/2021/location", tmp_path, monkeypatch)
@@ -354,10 +347,7 @@ def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
         assert absent not in store and store.get(absent) is None
     assert {tuple(one.groups.get("g", ())) for one in of_each_kind(store)} == {(), ("a",), ("a", "b")}
     counts = store.counts(store.places(np.array([3, 4, 500])))
-    assert {store[f"@ {code}"].groups.get("g", ()): n for code, n in enumerate(counts) if n} == {
-        ("a",): 1,
-        (): 2,
-    }
+    assert {store[f"@ {c}"].groups.get("g", ()): n for c, n in enumerate(counts) if n} == {("a",): 1, (): 2}
 
 
 def test_judged_pages_are_a_mapping_of_ones() -> None:
@@ -458,9 +448,7 @@ def test_the_same_documents_in_a_folder_give_the_same_figures(tmp_path: Path) ->
     (folder / "keywords.jsonl").write_text("".join(json.dumps(one) + "\n" for one in words))
     qrels = (f"{q} 0 {page} 1\n" for q, topic in topics for page in topic["rel_docs"])
     (folder / "qrels.txt").write_text("".join(qrels))
-    groups = (
-        f"{p.doc_id}\t{name}\t{one}\n" for p in pages.values() for name, of in p.groups.items() for one in of
-    )
+    groups = (f"{p.doc_id}\t{n}\t{one}\n" for p in pages.values() for n, of in p.groups.items() for one in of)
     (folder / "groups.tsv").write_text("".join(groups))
     ran(*QUICK, "-o", "fetched")
     ran("refine", "-d", str(folder), "-a", "gender", *QUICK[3:], "-o", "own-run")

@@ -144,9 +144,7 @@ def large_2022(pages: int, seed: int) -> Sources:
             [topic_2022(84, "A", relevant), topic_2022(85, "B", relevant[::3])], pack=False
         ),
         "2022/metadata": lines(metadata_2022(page_id, *labels_of(page_id)) for page_id in ids if page_id % 3),
-        "2022/docs": lines(
-            article_2022(page_id, f"Page {page_id}", chance.randbytes(1000).hex()) for page_id in ids
-        ),
+        "2022/docs": lines(article_2022(p, f"Page {p}", chance.randbytes(1000).hex()) for p in ids),
     }
 
 

@@ -36,16 +36,7 @@ BASE: Mapping[str, tuple[str, ...]] = {
 }
 """What makes a command quick, before the flags under test."""
 RUNS = ("run", "other")
-NEVER = {
-    "--open",
-    "--help",
-    "--help-all",
-    "-h",
-    "--install-completion",
-    "--show-completion",
-    "--yes",
-    "--verbose",
-}
+NEVER = {*"--open --help --help-all -h --install-completion --show-completion --yes --verbose".split()}
 """What would open a browser, change the shell, fetch files, or show tracebacks as it is asked to."""
 NUMBERS = (
     "0", "-0", "1", "-1", "2", "7", "0.5", "-0.5", "1e-320", "1e400", "-1e308", "nan", "inf", "-inf", "NaN", "0x10", "1_0",

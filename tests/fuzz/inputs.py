@@ -84,9 +84,7 @@ def prepare(folder: Path) -> None:
     data = write_folder(folder / "data", balanced(2, 4, 4))
     shutil.copy(Path(__file__).parents[2] / "data" / "attributes.toml", data)
     lists = {q: [doc for doc, _, _ in rows] for q, rows in balanced(2, 4, 4).items()}
-    run = [
-        f"{q} Q0 {doc} {rank} {9 - rank} own" for q, docs in lists.items() for rank, doc in enumerate(docs, 1)
-    ]
+    run = [f"{q} Q0 {doc} {r} {9 - r} own" for q, docs in lists.items() for r, doc in enumerate(docs, 1)]
     write(data / "candidates.run", run)
     write(data / "keywords.jsonl", (json.dumps({"query_id": q, "keywords": ["topic", q]}) for q in lists))
     write(folder / "own.run", run)
@@ -135,10 +133,7 @@ def _tables(folder: Path) -> None:
         for doc, gender, grade in docs
     ]  # fmt: skip
     for name, separator in (("table.csv", ","), ("table.tsv", "\t")):
-        write(
-            folder / name,
-            [separator.join(rows[0]), *(separator.join(map(str, row.values())) for row in rows)],
-        )
+        write(folder / name, [separator.join(rows[0]), *(separator.join(map(str, r.values())) for r in rows)])
     write(folder / "table.jsonl", map(json.dumps, rows))
     try:
         import pyarrow

@@ -273,9 +273,7 @@ def main() -> None:
 
 def clean_environment(scratch: Path) -> None:
     """No key and no setting of the machine's own."""
-    kept = {
-        name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ
-    }
+    kept = {n: os.environ[n] for n in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH") if n in os.environ}
     os.environ.clear()
     os.environ |= {**kept, **SETTINGS, "HOME": str(scratch), "LLMFAIR_CACHE_DIR": str(scratch / "cache")}
 

@@ -43,11 +43,7 @@ def listed(
     unlisted: Sequence[int] = (),
 ) -> Judged:
     """Documents d0, d1, … ranked so, each with its groups; `relevant` and `unlisted` are places."""
-    memberships = {
-        f"d{place}": {attribute.name: tuple(names)}
-        for place, names in enumerate(groups)
-        if place not in unlisted
-    }
+    memberships = {f"d{i}": {attribute.name: tuple(n)} for i, n in enumerate(groups) if i not in unlisted}
     ranking = [f"d{place}" for place in range(len(groups))]
     return grouped(ranking, memberships, attribute, relevant=[f"d{place}" for place in relevant])
 
@@ -159,9 +155,7 @@ def test_pairs_of_attributes_are_outer_products() -> None:
         "d2": {},
     }
     query = grouped(["d0", "d1", "d2"], pages, GENDER, place, relevant=pages)
-    shares = {
-        group: row.value for (q, group), row in rows("Share(over=place*gender)", query).items() if q == "q"
-    }
+    shares = {group: r.value for (q, group), r in rows("Share(over=place*gender)", query).items() if q == "q"}
     assert len(shares) == 3 * 4
     assert {name: share for name, share in shares.items() if share} == {
         "east*f": pytest.approx(1 / 6), "west*f": pytest.approx(1 / 6),
@@ -380,10 +374,8 @@ def hard(case: dict[str, Any], folder: Path) -> tuple[Judged, str] | None:
         return None
     names = given["groups"]
     memberships = {
-        doc_id: {
-            "a": tuple(name for name, share in zip(names, row, strict=True) if share and name != UNKNOWN)
-        }
-        for doc_id, row in given["membership"].items()
+        d: {"a": tuple(name for name, share in zip(names, row, strict=True) if share and name != UNKNOWN)}
+        for d, row in given["membership"].items()
     }
     path = folder / f"{case['id']}.json"
     path.write_text(json.dumps(given["target"]))

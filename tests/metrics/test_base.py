@@ -153,10 +153,7 @@ def test_a_measure_of_another_package_joins_by_its_definition(monkeypatch: pytes
     assert isinstance(runs, base.Definition)
     assert runs.label == "Runs"
     columns = base.measure_all([parse("runs"), parse("Runs(of=none)")], {"neutral": [lettered("pu")]})
-    assert [(str(column.measure), column.values["q"]) for column in columns] == [
-        ("Runs", 1.0),
-        ("Runs(of=none)", 0.0),
-    ]
+    assert [(str(c.measure), c.values["q"]) for c in columns] == [("Runs", 1.0), ("Runs(of=none)", 0.0)]
     with pytest.raises(UsageError, match="takes no cutoff"):
         parse("Runs@5")
 

@@ -116,9 +116,7 @@ def test_the_bounds_are_what_lists_can_reach() -> None:
 def test_samples_are_more_unequal_than_their_policy_by_what_they_vary() -> None:
     policy = np.array([0.9, 0.6, 0.3, 0.2])  # each list shows two of four
     pairs = {(0, 1): 0.55, (0, 2): 0.2, (0, 3): 0.15, (1, 2): 0.05, (2, 3): 0.05}
-    assert shares([list(pair) for pair in pairs], 4, list(pairs.values())) == pytest.approx(
-        [0.9, 0.6, 0.3, 0.2]
-    )
+    assert shares([list(p) for p in pairs], 4, list(pairs.values())) == pytest.approx([0.9, 0.6, 0.3, 0.2])
     samples, plain, unbiased = 3, 0.0, 0.0
     for drawn in product(pairs, repeat=samples):  # every outcome with its probability
         chance = float(np.prod([pairs[pair] for pair in drawn]))

@@ -373,9 +373,7 @@ def test_swapping_the_sides_inverts_controlled_and_excess_ratios(
 ) -> None:
     queries = [from_orders([x, y], [y, x], f"q{n}") for n, (x, y) in enumerate([(a, b), (b, c), (c, a)] * 3)]
     flipped = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}
-    swapped = [
-        replace(q, sides={doc_id: flipped[side] for doc_id, side in q.sides.items() if side}) for q in queries
-    ]
+    swapped = [replace(q, sides={d: flipped[side] for d, side in q.sides.items() if side}) for q in queries]
     for name in ("ExpRatio(control=order)", "ExcessRatio", "ExcessRatio(control=order)", "RelevanceRatio"):
         one, other = rows(name, *queries)["all", ""].value, rows(name, *swapped)["all", ""].value
         assert one is not None and other is not None

@@ -232,9 +232,7 @@ def of_shares(protected: float, unprotected: float) -> JudgedPairs:
     wins = round(10_000 * protected), round(10_000 * unprotected)
     cells = of(PP=1).verdicts, of(UU=1).verdicts, of(FF=1).verdicts
     counted = zip(cells, (*wins, 10_000 - sum(wins)), strict=True)
-    return replace(
-        of(), verdicts=tuple(verdict for (verdict,), count in counted for verdict in [verdict] * count)
-    )
+    return replace(of(), verdicts=tuple(verdict for (verdict,), c in counted for verdict in [verdict] * c))
 
 
 def assert_of_table(query: JudgedPairs, expected: dict[str, Any], tolerance: float) -> None:

@@ -47,11 +47,9 @@ def one_after_another(answers: Sequence[tuple[Sequence[str], Sequence[str]]]) ->
 def of_vector(query: Mapping[str, Any]) -> Judged:
     """A query of the known answers: its chains as questions and answers."""
     encounters = [
-        encounter
+        e
         for chain in query["chains"]
-        for encounter in one_after_another(
-            [(asked["shown"], asked["answer"] or ()) for asked in chain["windows"]]
-        )
+        for e in one_after_another([(asked["shown"], asked["answer"] or ()) for asked in chain["windows"]])
     ]
     sides = {doc_id: SIDES[side] for doc_id, side in query["side"].items()}
     return judged(sides, query["grade"], encounters, query_id=query["query_id"])
@@ -89,11 +87,8 @@ def simulated(seed: int, queries: int = 12, odds: float = 0.6, slot: float = 1.0
         for _ in range(3):
             shown = [ids[place] for place in rng.permutation(12)]
             taste = {
-                one: log(odds) * (sides[one] is Side.PROTECTED)
-                - slot * place / 11
-                + rng.gumbel()
-                + grades[one]
-                for place, one in enumerate(shown)
+                one: log(odds) * (sides[one] is Side.PROTECTED) - slot * i / 11 + rng.gumbel() + grades[one]
+                for i, one in enumerate(shown)
             }
             encounters.append(
                 Encounter(tuple(shown), tuple(sorted(shown, key=taste.__getitem__, reverse=True)))

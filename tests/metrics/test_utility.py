@@ -19,12 +19,8 @@ def judged_run(qrels: dict[str, dict[str, int]], run: dict[str, dict[str, float]
     """A run as it stands: every query of the run or of the qrels."""
     orders = {query_id: [name for _, name in trec_order(scores)] for query_id, scores in run.items()}
     return [
-        judged(
-            *([orders[query_id]] if query_id in orders else []),
-            relevance=qrels.get(query_id, {}),
-            query_id=query_id,
-        )
-        for query_id in {**run, **qrels}
+        judged(*([orders[q]] if q in orders else []), relevance=qrels.get(q, {}), query_id=q)
+        for q in {**run, **qrels}
     ]
 
 

@@ -81,9 +81,7 @@ def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
 @pytest.mark.whole
 def test_rankings_are_trec_runs_that_score_reads(run: Path) -> None:
     specs = ("offset", "fair-star:p=0.6,k=40", "fair-star:p=0.3")
-    told = ran(
-        "mitigate", run, "--free", "--no-report", *(word for spec in specs for word in ("--remedy", spec))
-    )
+    told = ran("mitigate", run, "--free", "--no-report", *(word for s in specs for word in ("--remedy", s)))
     assert "FA*IR (p=0.3)" in told.out and "FA*IR (p=0.6,k=40)" in told.out, (
         "one remedy with two parameters is two"
     )

@@ -121,8 +121,6 @@ def by_transformers(folder: Path) -> Callable[[Chat], Completion]:
         first = {
             label: tokenizer(label, add_special_tokens=False).input_ids[0] for label in chat.expects.labels
         }
-        return Completion(
-            "", Finish.STOP, logprobs={label: float(logprobs[token]) for label, token in first.items()}
-        )
+        return Completion("", Finish.STOP, logprobs={label: float(logprobs[t]) for label, t in first.items()})
 
     return answer

@@ -361,9 +361,7 @@ def taken(reader: str, text: str) -> str:
             return str(choice.problem) if choice.item is None else LABELS[form][choice.item]
         case "choice":
             reading = OneOf("setwise").read(stopped(text), int(n), "strict")
-            return " ".join(
-                [reading.answer_class, *("ABCDEFGH"[place] for place in (reading.permutation or ())[:1])]
-            )
+            return " ".join([reading.answer_class, *("ABCDEFGH"[i] for i in (reading.permutation or ())[:1])])
         case "support":
             return {True: "yes", False: "no", None: "neither"}[read_support(stopped(text))]
         case "keywords":

@@ -234,9 +234,7 @@ def lists(queries: int = 6, items: int = 12) -> list[Candidates]:
             for place in range(items)
         )
         found.append(
-            Candidates(
-                Query(f"q{query}", "river"), documents, {f"{query}-{place}": 1 for place in (0, 1, 3, 4)}
-            )
+            Candidates(Query(f"q{query}", "river"), documents, {f"{query}-{i}": 1 for i in (0, 1, 3, 4)})
         )
     return found
 
@@ -267,19 +265,14 @@ def loss(of: deltr.Lesson, weights: Floats) -> float:
 def test_the_gradient_of_the_divergence_equals_the_numeric_one() -> None:
     given = lesson()
     for weights in np.random.default_rng(2).normal(size=(5, 4)):
-        numeric = [
-            (loss(given, weights + one) - loss(given, weights - one)) / 2e-6 for one in 1e-6 * np.eye(4)
-        ]
+        numeric = [(loss(given, weights + x) - loss(given, weights - x)) / 2e-6 for x in 1e-6 * np.eye(4)]
         assert given.slope(weights) == pytest.approx(numeric, abs=1e-6)
 
 
 def test_who_is_shown_too_little_rises_and_alpha_says_how_far() -> None:
     given = lists()
     spread = cells(groups_of(given))
-    models = {
-        alpha: deltr.DlfLike(given[1:], nothing, spread, Bm25(), alpha=alpha, rate=0.01)
-        for alpha in (0, 0.8, 1)
-    }
+    models = {a: deltr.DlfLike(given[1:], nothing, spread, Bm25(), alpha=a, rate=0.01) for a in (0, 0.8, 1)}
 
     def women(alpha: float) -> list[bool]:
         scores = models[alpha](given[0])

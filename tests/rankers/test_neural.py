@@ -241,9 +241,7 @@ def test_a_dense_score_is_the_cosine_of_means_and_of_contriever_the_dot_product(
 ) -> None:
     import torch
 
-    query, item = (
-        hidden(dense, text, "AutoModel").mean(0) for text in ("a river of stone", "title 0 a river")
-    )
+    query, item = (hidden(dense, t, "AutoModel").mean(0) for t in ("a river of stone", "title 0 a river"))
     (cosine,) = ranker_of_encoder("dense", dense).scores(lists_of_encoder("a river"))
     assert cosine == pytest.approx(float(torch.cosine_similarity(query, item, 0)), abs=1e-5)
     kind = KINDS["contriever"]
@@ -300,12 +298,8 @@ def test_retrievers_are_called_by_the_last_part_of_their_names() -> None:
 def test_it_retrieves_before_anything_is_asked_and_its_scores_are_kept(
     dense: Path, sparse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = (
-        *"rag -q --no-report --alpha 1 -n 6 --retriever bm25 --retriever".split(),
-        f"dense:{dense}",
-        "--retriever",
-        f"sparse:{sparse}",
-    )
+    small = "rag -q --no-report --alpha 1 -n 6 --retriever bm25".split()
+    flags = (*small, "--retriever", f"dense:{dense}", "--retriever", f"sparse:{sparse}")
     ran(*flags, "-o", "run")
     found = json.loads(Path("run/results.json").read_text())
     assert {"dense-1", "dense-deterministic", "sparse-1", "bm25-1"} <= {*found["design"]["conditions"]}

@@ -410,9 +410,7 @@ PROGRAM = fair_qr.FairQr(load_prompt("refine"), "gender", 4)
 def page(*docs: str) -> fair_qr.Page:
     """A page of documents `f1`, `m2`, `u3`: the letter is the group."""
     letters = {"female": "f", "male": "m", UNKNOWN: "u"}
-    shares = {
-        name: sum(doc[0] == letter for doc in docs) / max(len(docs), 1) for name, letter in letters.items()
-    }
+    shares = {name: sum(d[0] == letter for d in docs) / max(len(docs), 1) for name, letter in letters.items()}
     if not docs:
         return fair_qr.Page((), shares, None)
     p, q = (np.array([of[name] for name in TARGET]) for of in (shares, TARGET))
@@ -479,11 +477,7 @@ def test_why_a_loop_ends_and_what_it_keeps(
 ) -> None:
     """The page that is kept is ordered by the original query; what cannot be read is asked again as another draw."""
     found, asked = ended(topic(pages), *texts)
-    assert (found.stop, found.kept.iteration, [chat.draw for chat in asked]) == (
-        stop,
-        kept,
-        [0, 100][: len(texts)],
-    )
+    assert (found.stop, found.kept.iteration, [c.draw for c in asked]) == (stop, kept, [0, 100][: len(texts)])
     assert [reply.read.reply_class for step in found.rounds for reply in step.replies] == classes
     assert found.final == tuple(sorted(found.kept.page.doc_ids))
 

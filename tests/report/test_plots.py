@@ -53,9 +53,7 @@ def test_a_drawing_is_the_same_each_time_and_belongs_to_the_page(plot: plots.Plo
     assert min(sizes) >= 13
     titles = re.findall(r"<title>([^<]*)</title>", text)
     assert titles and all(re.search(r"\d", title) for title in titles), "values stand where a pointer rests"
-    assert all(title in text.partition(">")[0] for title in titles[:5]), (
-        "and are read to those who do not see them"
-    )
+    assert all(t in text.partition(">")[0] for t in titles[:5]), "and are read to those who do not see them"
 
 
 @pytest.mark.whole

@@ -153,9 +153,7 @@ def test_added_words_count_so_many_times() -> None:
         hits = engine.search("physics", 5, added, weight)
         expected = exact.search("physics", 5, added, weight)
         assert [hit.doc_id for hit in hits] == [hit.doc_id for hit in expected]
-        assert [hit.score / FACTOR for hit in hits] == pytest.approx(
-            [hit.score for hit in expected], abs=1e-6
-        )
+        assert [h.score / FACTOR for h in hits] == pytest.approx([hit.score for hit in expected], abs=1e-6)
     assert engine.search("physics", 5, "piano") == engine.search("physics piano", 5)
     assert engine.search("", 5, "piano") == engine.search("piano", 5)
 

@@ -77,9 +77,7 @@ def opened(url: str, kind: str = "opensearch", **given: Any) -> Engine:
     return rest.SearchEngines(kind).open(options(url, **given))
 
 
-QUERIES = [
-    " ".join(f"w{(5 * start + 3 * step) % 90}" for step in range(1 + start)) for start in range(0, 40, 3)
-]
+QUERIES = [" ".join(f"w{(5 * s + 3 * step) % 90}" for step in range(1 + s)) for s in range(0, 40, 3)]
 
 
 @pytest.mark.whole
@@ -137,9 +135,7 @@ def test_scores_and_order_are_those_of_the_formula(
         assert {d: score / factor for d, score in engine.scores(query, ids).items()} == pytest.approx(
             {doc_id: scores[doc_id] for doc_id in ids}
         )
-        assert [hit.doc_id for hit in here.search(query, 20)] == [
-            hit.doc_id for hit in engine.search(query, 20)
-        ]
+        assert [h.doc_id for h in here.search(query, 20)] == [hit.doc_id for hit in engine.search(query, 20)]
 
 
 def test_filling_goes_on_where_it_stopped(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

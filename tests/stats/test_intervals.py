@@ -238,12 +238,7 @@ def test_all_assignments_of_labels_to_ranks() -> None:
         observed = exposure_ratio(labels)
         assert observed == pytest.approx(expected["exposure_ratio"], abs=tolerance)
         places = range(len(labels))
-        ratios = np.array(
-            [
-                exposure_ratio(place in chosen for place in places)
-                for chosen in combinations(places, sum(labels))
-            ]
-        )
+        ratios = np.array([exposure_ratio(i in c for i in places) for c in combinations(places, sum(labels))])
         assert len(ratios) == expected["n_assignments"]
         assert ratios.mean() == pytest.approx(expected["null_mean_of_ratio"], abs=tolerance)
         two_sided = np.abs(np.log(ratios)) >= abs(np.log(observed)) - 1e-12

@@ -144,11 +144,7 @@ def test_swapping_the_sides_swaps_above_and_below(
 def test_the_confidence_sequence_keeps_the_means_no_bet_ever_excluded(values: list[float]) -> None:
     process = EProcess(BAND).after(values, nowhere)
     counts = np.cumsum(on_grid(np.array(values[: process.units])), axis=0)
-    kept = [
-        mean
-        for mean in MEANS
-        if all(log_e(counts, mean, way).max(initial=-inf) < log(2 / 0.05) for way in (1, -1))
-    ]
+    kept = [m for m in MEANS if all(log_e(counts, m, w).max(initial=-inf) < log(2 / 0.05) for w in (1, -1))]
     expected = tuple(mean / (1 - mean) for mean in (kept[0], kept[-1])) if kept else None
     assert process.confidence == (pytest.approx(expected) if expected else None)
 
@@ -208,12 +204,8 @@ def test_an_e_value_needs_an_interval_beyond_the_band_beside_it() -> None:
 @given(st.lists(st.integers(0, 12), max_size=12), st.integers(0, 99))
 def test_rounds_ask_every_query_once_until_its_pairs_are_used(pairs: list[int], seed: int) -> None:
     schedule = list(rounds(pairs, np.random.default_rng(seed)))
-    assert sorted(schedule) == [
-        (query, number) for query, count in enumerate(pairs) for number in range(count)
-    ]
-    assert [number for number, _ in groupby(number for _, number in schedule)] == list(
-        range(max(pairs, default=0))
-    )
+    assert sorted(schedule) == [(q, number) for q, count in enumerate(pairs) for number in range(count)]
+    assert [number for number, _ in groupby(n for _, n in schedule)] == list(range(max(pairs, default=0)))
 
 
 @pytest.mark.whole

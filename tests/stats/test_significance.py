@@ -44,9 +44,7 @@ def permutation(
 
 
 def shuffled(queries: list[LabelledItems], seed: int = 1, draws: int = 999) -> PermutationTest:
-    return permutation(
-        queries, [np.random.default_rng([seed, place]) for place in range(len(queries))], draws
-    )
+    return permutation(queries, [np.random.default_rng([seed, i]) for i in range(len(queries))], draws)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +107,7 @@ def test_an_item_of_two_lists_changes_its_label_once() -> None:
     assert found.statistic == pytest.approx(5)
     assert found.p == pytest.approx(2 / 8, abs=4 * 0.0044)
     assert found.z == pytest.approx(5 / (4**2 + 2 * 0.5**2) ** 0.5)
-    alone = [
-        replace(one, doc_ids=tuple(f"{name}{place}" for name in "abcd")) for place, one in enumerate(lists)
-    ]
+    alone = [replace(one, doc_ids=tuple(f"{name}{i}" for name in "abcd")) for i, one in enumerate(lists)]
     assert shuffled(alone) == shuffled(lists)
 
 
@@ -207,10 +203,7 @@ def test_rankers_shuffled_at_once_are_tested_as_each_alone(
     queries: list[LabelledItems], random: Random
 ) -> None:
     rankers = [
-        [
-            replace(one, exposures=np.array(random.sample(list(one.exposures), len(one.exposures))))
-            for one in queries
-        ]
+        [replace(x, exposures=np.array(random.sample(list(x.exposures), len(x.exposures)))) for x in queries]
         for _ in range(3)
     ]
     rngs = [np.random.default_rng([1, place]) for place in range(len(queries))]

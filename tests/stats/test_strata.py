@@ -266,9 +266,7 @@ def test_counted_pairs_have_the_figures_of_all_comparisons(
 ) -> None:
     """Items that come once, in all lists, and some of which recur; a stratum that borrows from the other."""
     comparisons, _ = lists(1, (0.7, 0.5), 12, items, relevant, items, pool)
-    both = [
-        counted(each) for each in (comparisons, replace(comparisons, ahead=np.roll(comparisons.ahead, 7)))
-    ]
+    both = [counted(x) for x in (comparisons, replace(comparisons, ahead=np.roll(comparisons.ahead, 7)))]
     figures = [[figure(each, stratum) for each in of_it] for of_it in both]
     for here, there in figures:
         facts = [

@@ -78,9 +78,7 @@ def test_mixed_pairs_have_all_four_combinations_equally_often(sizes: tuple[int, 
     assert set(counts) == set(drawing.COMBINATIONS) and len(set(counts.values())) == 1
     assert len({pair.pair_id for pair in pairs}) == len(pairs)
     assert len({(pair.a.doc_id, pair.b.doc_id) for pair in pairs}) == len(pairs)
-    assert all(
-        pair.a.doc_id.startswith("q-relevant") and pair.b.doc_id.startswith("q-other") for pair in pairs
-    )
+    assert all(p.a.doc_id.startswith("q-relevant") and p.b.doc_id.startswith("q-other") for p in pairs)
 
 
 def test_another_query_moves_no_pair_of_this_one() -> None:
@@ -99,9 +97,7 @@ def test_a_group_holds_13_13_6_pairs_of_one_query() -> None:
         # 144 relevant pairs by 13 a group; where the number of groups is odd, the last one makes combinations even
         assert len(groups) == 12
         assert {_shape(group) for group in groups} == {(13, 13, 6)}
-        mixed = Counter(
-            drawing.combination(pair, GENDER) for pair in chain(*groups) if pair.stratum == "mixed"
-        )
+        mixed = Counter(drawing.combination(p, GENDER) for p in chain(*groups) if p.stratum == "mixed")
         assert set(mixed.values()) == {18}
     assert all(len({pair.query.query_id for pair in group}) == 1 for group in found.groups)
 
@@ -111,9 +107,7 @@ def test_a_last_group_of_an_odd_number_is_completed_and_keeps_combinations_even(
     for query_id in found.train:
         groups = [group for group in found.groups if group[0].query.query_id == query_id]
         assert [_shape(group) for group in groups] == [(13, 13, 6), (13, 13, 6), (14, 14, 4)]
-        mixed = Counter(
-            drawing.combination(pair, GENDER) for pair in chain(*groups) if pair.stratum == "mixed"
-        )
+        mixed = Counter(drawing.combination(p, GENDER) for p in chain(*groups) if p.stratum == "mixed")
         assert set(mixed.values()) == {4}
         used = Counter(pair.pair_id for pair in chain(*groups[:-1]))
         assert set(used.values()) == {1}

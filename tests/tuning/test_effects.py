@@ -173,9 +173,7 @@ def test_gates_at_their_limits() -> None:
     slot = gates["first_slot"]
     assert slot.value == pytest.approx(0.2) and slot.limit == pytest.approx(0.25)
     same = validate(figure, figure, figure)
-    assert [name for name, gate in same.gates.items() if not gate.met] == ["gain"], (
-        "what does nothing is no result"
-    )
+    assert [n for n, gate in same.gates.items() if not gate.met] == ["gain"], "what does nothing is no result"
     lost = figures(biased(-1.0, relevance=1.0), base)
     assert safeguards_of(figure, figure, lost)["relevance"] == Safeguard(
         lost.value("RelevantFirst", "mixed"), gates["relevance"].limit, False

@@ -164,9 +164,7 @@ def test_four_micro_batches_are_one_batch(folder: Path, tmp_path: Path) -> None:
             losses.append(loss_parts(answer_logits(one.model, batch), (0, 1), batch, recipe)["loss"])
         torch.stack(losses).mean().backward()
     optimizer.step()
-    for ours, theirs in zip(
-        weights, (values for values in model.model.parameters() if values.requires_grad), strict=True
-    ):
+    for ours, theirs in zip(weights, (v for v in model.model.parameters() if v.requires_grad), strict=True):
         assert float((ours - theirs).detach().abs().max()) < 1e-6
     (line, _) = lora.TrainingLog(tmp_path / "training.jsonl").lines()
     assert line["loss"] == pytest.approx(float(torch.stack(losses).mean().detach()), abs=1e-6)

@@ -170,9 +170,7 @@ def document(change: Callable[[dict[str, Any]], Any]) -> Damage:
             content = changed if isinstance(changed, bytes) else json.dumps(changed).encode()
         else:
             lines = [line for line in reply.body.split(b"\n") if line]
-            content = b"".join(
-                _line(line, number, change, exchange) + b"\n" for number, line in enumerate(lines, 1)
-            )
+            content = b"".join(_line(line, n, change, exchange) + b"\n" for n, line in enumerate(lines, 1))
         await exchange.send(replace(reply, body=content))
         return True
 

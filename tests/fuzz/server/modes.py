@@ -205,9 +205,7 @@ def _responses(**changed: Any) -> Callable[[Rows], Any]:
 
 
 def _ids(name: Callable[[int, str], Any]) -> Callable[[Rows], Any]:
-    return lambda rows: [
-        row | {"custom_id": name(number, row["custom_id"])} for number, row in enumerate(rows)
-    ]
+    return lambda rows: [row | {"custom_id": name(n, row["custom_id"])} for n, row in enumerate(rows)]
 
 
 def _without(field: str) -> Callable[[Rows], Any]:

@@ -54,11 +54,7 @@ def undisturbed(road: str, folder: Path) -> dict[str, bytes]:
 def held(folder: Path) -> dict[str, bytes]:
     """The files that must be equal, but for the port in the command that a next step names."""
     paths = {name: folder / name for name in SAME}
-    return {
-        name: re.sub(rb"127\.0\.0\.1:\d+", b"", path.read_bytes())
-        for name, path in paths.items()
-        if path.exists()
-    }
+    return {n: re.sub(rb"127\.0\.0\.1:\d+", b"", p.read_bytes()) for n, p in paths.items() if p.exists()}
 
 
 def wrong(road: str, mode: Mode, folder: Path, calm: Mapping[str, bytes], total: int) -> Iterator[str]:
@@ -81,9 +77,7 @@ def wrong(road: str, mode: Mode, folder: Path, calm: Mapping[str, bytes], total:
             yield f"{len(twice)} answered questions are submitted again"
     check = in_a_child(Case(("runs", "check", str(run)), mode.name), folder, SECONDS)
     yield from (f"check: {what}: {_last(check)}" for what in _faults(check, {0}))
-    if mode.ends in ("well", *FAILING) and (
-        other := {name for name in calm if held(run).get(name) != calm[name]}
-    ):
+    if mode.ends in ("well", *FAILING) and (other := {n for n in calm if held(run).get(n) != calm[n]}):
         yield f"not as of a server that is well: {', '.join(sorted(other))}"
 
 
