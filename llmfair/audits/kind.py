@@ -48,9 +48,9 @@ HELP: Mapping[str, str] = {
 }
 """What commands about an audit say of themselves, unless its kind says it better."""
 EXAMPLES = {
-    "plan": "llmfair plan {name} -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6",
-    "render": "llmfair prompts render {name}",
-    "calibrate": "llmfair calibrate {name}",
+    "plan": ("{name} -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6", "{name} --dataset mine"),
+    "render": ("{name}", "{name} --dataset mine"),
+    "calibrate": ("{name}",),
 }
 PARTS = ("settings", "design", "measure", "words")
 GENERAL = {
@@ -142,8 +142,9 @@ class Kind:
         """What the audit's command says of itself, or one about it."""
         if command in self.helps:
             return self.helps[command]
-        example = EXAMPLES[command].format(name=self.name)
-        return Help(HELP[command].format(name=self.name, question=self.question), (example,))
+        begins = "llmfair prompts render" if command == "render" else f"llmfair {command}"
+        examples = tuple(f"{begins} {line.format(name=self.name)}" for line in EXAMPLES[command])
+        return Help(HELP[command].format(name=self.name, question=self.question), examples)
 
     @cached_property
     def plan_settings(self) -> type[AuditSettings]:
