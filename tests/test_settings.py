@@ -116,9 +116,7 @@ def test_a_wrong_value_is_named_as_it_was_given(
     assert not Path("runs").exists()
 
 
-def test_settings_that_do_not_go_together_are_named_as_they_were_given(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_settings_that_do_not_go_together_are_named_as_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLMFAIR_STEP", "9")
     assert "Error: LLMFAIR_STEP 9 is larger than --window 5:" in refuses("", "listwise", "--window", "5").err
     monkeypatch.delenv("LLMFAIR_STEP")
@@ -152,7 +150,14 @@ def test_every_whole_number_has_bounds() -> None:
 
 def test_what_names_a_run_and_what_does_not() -> None:
     base = ListwiseSettings.make()
-    elsewhere = {"workers": 3, "retries": 1, "measures": "P@5", "max_calls": 5, "level": 0.9, "limit": 3}
+    elsewhere: dict[str, Any] = {
+        "workers": 3,
+        "retries": 1,
+        "measures": "P@5",
+        "max_calls": 5,
+        "level": 0.9,
+        "limit": 3,
+    }
     for name, value in {**elsewhere, "output": Path("x"), "dataset": "elsewhere"}.items():
         assert ListwiseSettings.make(**{name: value}).of_result() == base.of_result(), name
     for change in ({"seed": 1}, {"window": 10}, {"read": "rankgpt"}, {"temperature": 1.0}, {"words": 5}):

@@ -141,9 +141,7 @@ def test_an_unusable_cache_is_said_once_and_left_alone(tmp_path: Path, harm: obj
     assert str(path) in warning and "goes on without it" in warning
 
 
-def test_a_locked_cache_is_waited_for_and_then_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_cache_is_waited_for_then_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUSY_SECONDS", 0.2)
     path = filled(tmp_path / FILE, "known")
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:

@@ -324,9 +324,7 @@ def test_what_fails_alone_is_given_up_by_its_attempts(journal: Journal, clock: C
 
 @pytest.mark.parametrize("failure", [RateLimited(1e9), Transient("HTTP 503", 1e9)])
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_wait_that_does_not_fit_ends_at_once(
-    answered: bool, failure: Exception, journal: Journal, clock: Clock
-) -> None:
+def test_too_long_a_wait_ends_it(answered: bool, failure: Exception, journal: Journal, clock: Clock) -> None:
     began = clock.now
     backend = Scripted(lambda text, attempt: text if answered and text == "t0" else failure, 0.05)
     with pytest.raises(
@@ -349,9 +347,7 @@ def test_a_budget_of_calls_is_exact_and_the_same_run_goes_on(journal: Journal) -
     assert sum(rest.asked.values()) == 27
 
 
-def test_ctrl_c_takes_the_answers_in_flight_and_sends_nothing_new(
-    journal: Journal, heard: threading.Event
-) -> None:
+def test_ctrl_c_takes_answers_in_flight_and_sends_no_more(journal: Journal, heard: threading.Event) -> None:
     backend = Scripted(on_peak=lambda peak: interrupt(0.1) if peak == 4 else None, until=heard.is_set)
     programs = [chain(f"c{i}", 5) for i in range(4)]
     with pytest.raises(KeyboardInterrupt):
@@ -362,9 +358,7 @@ def test_ctrl_c_takes_the_answers_in_flight_and_sends_nothing_new(
 
 
 @pytest.mark.parametrize("asked", [0, 4])
-def test_ctrl_c_as_the_work_is_handed_over(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, asked: int
-) -> None:
+def test_ctrl_c_as_work_is_handed_over(journal: Journal, monkeypatch: pytest.MonkeyPatch, asked: int) -> None:
     """The first questions may be out before the call that hands over returns."""
     backend, hand_over = Scripted(latency=0.1), asyncio.run_coroutine_threadsafe
 
@@ -422,9 +416,7 @@ def test_a_spent_budget_waits_for_slow_answers(journal: Journal, monkeypatch: py
     assert sum(backend.asked.values()) == 4 == len(journal)
 
 
-def test_after_a_failed_write_nothing_goes_on_behind_the_run_s_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_failed_write_nothing_goes_on_unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path / "journal.jsonl", "run", "scripted")
     real, writes = os.write, []
 
@@ -448,9 +440,7 @@ def test_after_a_failed_write_nothing_goes_on_behind_the_run_s_back(
         assert (tmp_path / "next.json").read_bytes() == b""
 
 
-def test_an_interrupt_is_heard_while_every_answer_is_known(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_is_heard_among_known_answers(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that never wait must not keep the loop to themselves; these would go on for ever."""
     monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 60)
     run([single("p", "t")], Scripted(), journal)
@@ -545,9 +535,7 @@ def test_searches_of_many_chains_overlap(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("threaded", [False, True])
-def test_a_search_that_nobody_can_make_ends_the_run_with_its_own_sentence(
-    threaded: bool, journal: Journal
-) -> None:
+def test_a_search_that_nobody_can_make_ends_the_run_in_its_words(threaded: bool, journal: Journal) -> None:
     def steps() -> Steps[None]:
         raise UsageError("the index cannot be made: no space left.", "free its place")
         yield []

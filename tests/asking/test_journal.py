@@ -136,9 +136,7 @@ def test_rows_hold_the_evidence(tmp_path: Path) -> None:
     assert {"probe", "draw", "finish", "source", "attempts", "at", "seconds"} <= row.keys()
 
 
-def test_a_write_that_fails_half_way_swallows_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_midway_swallows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path / "journal.jsonl", "run", "fake")
     journal.put(request("a"), Completion("answer to a", Finish.STOP), attempts=1)
     real, calls = os.write, []

@@ -121,9 +121,7 @@ def test_each_server_has_limits_of_its_own_and_the_budget_is_of_all(
     assert 10 < clock.now - began < 20, "60 a minute at each of three servers"
 
 
-def test_a_server_that_goes_down_is_left_and_returned_to(
-    fleet: Several, journal: Journal, clock: Clock
-) -> None:
+def test_a_server_that_is_down_is_left_and_retried(fleet: Several, journal: Journal, clock: Clock) -> None:
     """Chains of 80 answers, 4 s; one server is down from the first second to the second."""
     fleet.members["b"].down = (clock.now + 1, clock.now + 2)
     told, began = list[str](), clock.now
@@ -202,9 +200,7 @@ def test_a_server_that_refuses_all_from_some_time_on_is_left(
 
 @pytest.mark.parametrize("latency", [0.05, 3.0], ids=["soon", "later than they are looked at"])
 @pytest.mark.parametrize("after", [0, 5])
-def test_servers_that_all_refuse_end_the_run(
-    after: int, latency: float, journal: Journal, clock: Clock
-) -> None:
+def test_servers_that_all_refuse_end_it(after: int, latency: float, journal: Journal, clock: Clock) -> None:
     fleet = Several(clock, *(refuses(BackendError(f"{name} has no credit."), after) for name in NAMES))
     for one in fleet.members.values():
         one.latency = latency
@@ -213,9 +209,7 @@ def test_servers_that_all_refuse_end_the_run(
     assert fleet.all_asked.total() <= 3 * after + 12 and len(journal) == 3 * after
 
 
-def test_a_question_that_is_refused_fails_alone_and_is_asked_nowhere_else(
-    journal: Journal, clock: Clock
-) -> None:
+def test_a_refused_question_fails_alone_and_is_asked_nowhere_else(journal: Journal, clock: Clock) -> None:
     strange: Answer = lambda text, attempt: Rejected("400.") if text == "t7" else well(text, attempt)  # noqa: E731
     fleet, told = Several(clock, strange, strange, strange), list[str]()
     found = run(singles(30), fleet, journal, progress=Progress(tell=told.append))

@@ -142,9 +142,7 @@ ON_LISTS = {"keys": [Key("neutral")], "where": "on these lists"}
         ("ExpRatio=0.1..9", [row(1.0, "neutral")], ON_LISTS, "no ranker could fail ExpRatio=0.1..9 on these lists"),
     ],
 )  # fmt: skip
-def test_why_a_figure_does_not_hold(
-    gate: str, rows: list[Row], more: dict[str, Any], said: str | None
-) -> None:
+def test_why_a_figure_fails(gate: str, rows: list[Row], more: dict[str, Any], said: str | None) -> None:
     (found,) = reasons(gate, *rows, **more)
     assert found == said or found == f"ExpRatio (female prompt) {said}"
 

@@ -296,9 +296,7 @@ def test_what_grades_leave_open_stands_in_the_verdict_of_a_run_file() -> None:
     ]
     write(Path("my.run"), (f"{q} Q0 {d} 1 {2 * grade + (side == 'm')} mine" for q, d, side, grade in items))
     write(Path("qrels.txt"), (f"{q} 0 {d} {grade}" for q, d, _, grade in items))
-    write(
-        Path("groups.tsv"), (f"{d}\tgender\t{'male' if side == 'm' else 'female'}" for _, d, side, _ in items)
-    )
+    write(Path("groups.tsv"), (f"{d}\tgender\t{'male' if s == 'm' else 'female'}" for _, d, s, _ in items))
     plain = (f"{q},{q},{d},{d},{'male' if side == 'm' else 'female'}" for q, d, side, _ in items)
     write(Path("plain.csv"), ["query_id,query,doc_id,title,gender", *plain])
     judged, unjudged = (

@@ -82,9 +82,7 @@ def test_an_excess_ratio_of_single_items_has_no_interval(lists: list[str], reaso
         ("KL", [3.0, 0.0, 0.0, 0.0, 0.0], 0.0, 0.6 + 4.604095 * 0.6),
     ],
 )  # fmt: skip
-def test_no_interval_reaches_where_no_value_can_lie(
-    measure: str, values: list[Value], low: float, high: float
-) -> None:
+def test_no_interval_leaves_the_range(measure: str, values: list[Value], low: float, high: float) -> None:
     row = summarise([column(parse_measure(measure), *values)], Inference(level=0.99))[-1]
     assert (row.low, row.high) == pytest.approx((low, high), abs=1e-6)
 

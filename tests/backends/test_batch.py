@@ -246,9 +246,7 @@ def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("gone", [1, 2])
-def test_an_entry_that_is_removed_leaves_the_other_batch_its_file(
-    gone: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_entry_leaves_the_other_batch_its_file(gone: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a lost batch's hint says; neither a batch that is open nor a file that is there lends its name."""
     monkeypatch.setattr("llmfair.asking.batch.MOST_LINES", 3)
     programs = each("abcdef")

@@ -433,9 +433,7 @@ def test_an_adapter_without_effect_is_refused(mistral: Path, tmp_path: Path) -> 
             answers(mistral, [request(margins=True)], BackendOptions(adapter=folder))
 
 
-def test_an_adapter_of_another_model_or_none_is_a_usage_error(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_adapter_of_another_model_or_none_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     folder = models.adapter(folders["mistral"], tmp_path / "adapter")
     with pytest.raises(UsageError, match=r"belongs to .*mistral, not to .*llama"):
         hf(str(folders["llama"]), BackendOptions(adapter=folder))
@@ -495,9 +493,7 @@ def test_what_is_no_model_is_a_usage_error(mistral: Path, tmp_path: Path) -> Non
         hf(str(tmp_path), BackendOptions())
 
 
-def test_a_repository_that_is_not_here_and_cannot_be_reached(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_repository_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

@@ -215,9 +215,7 @@ def test_a_conversation_that_the_template_refuses_ends_its_probe_only() -> None:
 
 @pytest.mark.parametrize("family", ["mistral", "llama", "qwen"])
 @pytest.mark.parametrize(("expects", "said"), [(LETTER, ""), (ORDER, "[")])
-def test_labels_are_the_tokens_where_the_answers_part(
-    family: Family, expects: Labels | Permutation, said: str
-) -> None:
+def test_labels_are_where_the_answers_part(family: Family, expects: Labels | Permutation, said: str) -> None:
     tokenizer = chat_tokenizer(family)
     template = ChatTemplate(tokenizer)
     answers = label_answers(expects)

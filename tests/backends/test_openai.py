@@ -108,9 +108,7 @@ def test_a_partly_masked_key_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("first", ["max_tokens", "max_completion_tokens"])
-def test_the_limit_is_renamed_and_that_said_once_for_the_run(
-    first: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_limit_is_renamed_and_that_said_once(first: str, capsys: pytest.CaptureFixture[str]) -> None:
     def respond(body: dict[str, Any], attempt: int) -> Reply:
         return refused(400, code="unsupported_parameter", param=first) if first in body else Reply("[1]")
 
@@ -283,9 +281,7 @@ HALF, EIGHTH = math.log(0.5), math.log(0.125)
         ({"ĠAn": HALF, "Ġ": EIGHTH, "a": EIGHTH}, {}),
     ],
 )
-def test_labels_are_read_however_a_server_spells_its_tokens(
-    tokens: dict[str, Any], found: dict[str, float]
-) -> None:
+def test_labels_are_read_however_tokens_are_spelt(tokens: dict[str, Any], found: dict[str, float]) -> None:
     rows = [{"token": token, "logprob": value} for token, value in tokens.items()]
     logprobs = {"content": [{**rows[0], "top_logprobs": [*rows, rows[0]]}]}
     choice = {"message": {"content": "A"}, "logprobs": logprobs}
@@ -449,9 +445,7 @@ def test_variables_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
         ("OPENAI_CUSTOM_HEADERS", "two words: canary", "two words"),
     ],
 )
-def test_a_header_that_cannot_be_sent(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, name: str
-) -> None:
+def test_an_unsendable_header(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, name: str) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(UsageError) as caught:
         opened()

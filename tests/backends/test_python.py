@@ -163,9 +163,7 @@ def test_a_spec_names_a_module_of_this_folder_and_its_source_is_its_identity(
         ("a_script_that_exits:rank", "a_script_that_exits:rank cannot be imported"),
     ],
 )
-def test_specs_that_name_nothing(
-    spec: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_specs_of_nothing(spec: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a_script_that_exits.py").write_text("raise SystemExit(2)")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=says):

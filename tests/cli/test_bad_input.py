@@ -85,9 +85,7 @@ def test_nothing_is_begun(line: str, message: str) -> None:
     ],
     ids=["missing", "binary", "folder"],
 )
-def test_what_is_no_run_is_called_so(
-    command: str, content: bytes | str | None, score: str, others: str
-) -> None:
+def test_what_is_no_run_is_named(command: str, content: bytes | str | None, score: str, others: str) -> None:
     runs = ["x.run", "y.run"] if command == "compare" else ["x.run"]
     for path in map(Path, runs):
         if content == "folder":

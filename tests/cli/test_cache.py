@@ -30,8 +30,8 @@ def lists() -> Path:
 
 def audit(server: Server, output: str, *more: str, model: str = "any") -> Outcome:
     """A run in the folder `output`/run, so that results do not differ by its name."""
-    asked = ("listwise", "-d", lists(), "-m", f"openai:{model}", "--base-url", server.base_url, *SMALL)
-    return llmfair(*asked, "-o", Path(output) / "run", *more)
+    asked = ("-d", str(lists()), "-m", f"openai:{model}", "--base-url", server.base_url, *SMALL)
+    return llmfair("listwise", *asked, "-o", Path(output) / "run", *more)
 
 
 def manifest(output: str) -> Any:

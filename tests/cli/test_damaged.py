@@ -150,9 +150,7 @@ def test_figures_of_queries_that_are_damaged() -> None:
         (lambda lines: [*lines, lines[-1]], "is not a verdict: it is there twice"),
     ],
 )
-def test_verdicts_that_are_lost_or_come_twice_are_said(
-    change: Callable[[list[str]], list[str]], says: str
-) -> None:
+def test_lost_or_doubled_verdicts_are_said(change: Callable[[list[str]], list[str]], says: str) -> None:
     path = copied("pairwise", "run") / "verdicts.csv"
     path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
     refuses(says, "score", "run")

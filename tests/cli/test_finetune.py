@@ -272,8 +272,8 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
 def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
     base = shutil.copytree(root / "model", tmp_path / "base")
     (base / "chat_template.jinja").unlink()
-    asked = ("finetune-lora", "-d", root / "data", "-m", base, *words_of(SMALL), "--dry-run")
-    refuses("has no chat template", *asked)
+    asked = ("-d", str(root / "data"), "-m", str(base), *words_of(SMALL), "--dry-run")
+    refuses("has no chat template", "finetune-lora", *asked)
 
 
 @pytest.mark.parametrize(

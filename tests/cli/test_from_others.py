@@ -38,9 +38,7 @@ ME, OTHER, FRIEND = 0, 4242, 4243
         (ME, 0o644, ME, OTHER, "belongs to somebody else (uid 4242)"),
     ],
 )
-def test_a_file_that_nobody_named(
-    owner: int, mode: int, folder: int, linked_by: int | None, why: str
-) -> None:
+def test_a_file_nobody_named(owner: int, mode: int, folder: int, linked_by: int | None, why: str) -> None:
     """It is obeyed only of whom one trusts; named, it always is."""
     warn.cache_clear()
     path = Path("above/llmfair.toml").resolve()

@@ -69,9 +69,7 @@ def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", EVERYTHING, ids=lambda words: " ".join(words) or "llmfair")
-def test_the_whole_help_names_every_flag_with_its_variable_and_ends_with_examples(
-    words: tuple[str, ...],
-) -> None:
+def test_the_whole_help_names_every_flag_and_variable_and_ends_with_examples(words: tuple[str, ...]) -> None:
     text = shown(words, "--help-all")
     lines = text.splitlines()
     assert lines[0].startswith(" ".join(("Usage: llmfair", *words, "[OPTIONS]")))

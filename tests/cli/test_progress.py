@@ -13,9 +13,7 @@ from llmfair.asking.limits import Progress
 from tests.virtual import Clock
 
 
-def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long_still(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("llmfair.terminal.time", clock)
     progress = Progress()

@@ -119,9 +119,7 @@ CELLS = st.text(st.sampled_from("ab-/ 1.é語"), max_size=30).map(str.strip)
     ),
     st.integers(30, 90),
 )
-def test_no_table_is_wider_than_its_terminal_and_none_loses_a_letter(
-    rows: list[list[str]], width: int
-) -> None:
+def test_no_table_is_wider_than_its_terminal_or_loses_a_letter(rows: list[list[str]], width: int) -> None:
     header, *others = map(tuple, rows)
     table = Table("", header, tuple(others), ())
     lines = ["".join(text for text, _ in line) for line in drawing(table, width)]

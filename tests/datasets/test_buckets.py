@@ -166,9 +166,7 @@ def test_nothing_to_draw_says_what_there_is(tmp_path: Path) -> None:
         ((200, "1,2,3,4", 2, None), "--relevant and --min-relevant have no meaning"),
     ],
 )
-def test_numbers_that_cannot_be(
-    arguments: tuple[int | None, str | None, int | None, int | None], message: str
-) -> None:
+def test_wrong_sizes(arguments: tuple[int | None, str | None, int | None, int | None], message: str) -> None:
     size, buckets, relevant, fewest = arguments
     with pytest.raises(UsageError) as caught:
         draw_plan(size, buckets, relevant, fewest, default_fewest=10)

@@ -358,9 +358,7 @@ ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("flag", "wrong", "text"), ONE_WRONG_LINE)
-def test_one_wrong_line_of_a_file_is_named(
-    tmp_path: Path, flag: str, wrong: bytes | dict[str, Any], text: str
-) -> None:
+def test_one_wrong_line_is_named(tmp_path: Path, flag: str, wrong: bytes | dict[str, Any], text: str) -> None:
     right: dict[str, Any] = {
         "--topics": topic_2022(1, "A", [307]),
         "--metadata": metadata_2022(1, None, []),
@@ -380,9 +378,7 @@ def test_one_wrong_line_of_a_file_is_named(
 
 
 @pytest.mark.whole
-def test_killed_it_completes_with_equal_bytes_and_downloads_each_byte_once(
-    tmp_path: Path, serve: Serve
-) -> None:
+def test_killed_it_ends_with_equal_bytes_and_downloads_each_once(tmp_path: Path, serve: Serve) -> None:
     sources = large_2022(500, seed=5)
     size = len(sources[META]) + len(sources[DOCS])
     server = serve(sources, pause=0.004)

@@ -536,9 +536,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, api.Result]:
 
 @pytest.mark.whole
 @pytest.mark.parametrize("attribute", ["gender", "location"])
-def test_the_first_page_is_skewed_and_refinement_brings_it_nearer(
-    runs: dict[str, api.Result], attribute: str
-) -> None:
+def test_the_first_page_is_skewed_and_refinement_helps(runs: dict[str, api.Result], attribute: str) -> None:
     run = runs[attribute]
     first = [row.value for row in run.per_query if row.measure == "KL@20" and row.condition == "bm25"]
     assert sum(value is not None and value >= 0.1 for value in first) >= 8

@@ -263,9 +263,7 @@ def test_the_topics_of_the_official_results(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-def test_an_audit_measures_against_all_relevant_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_audits_measure_against_all_relevant_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = fetched(large_2022(900, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
     shown = llmfair("datasets", "show", "trec-fair/2022/gender").out
     assert "kept 2 of 2 topics (the paper has 44)" in shown
@@ -409,9 +407,7 @@ def test_an_index_needs_the_corpus_and_a_server_its_address(tmp_path: Path) -> N
 
 
 @pytest.mark.whole
-def test_refinement_searches_the_pages_measures_and_checks_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refinement_searches_and_measures_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = made(300)
     from_files(tmp_path, given, "--index", "full", "--text-words", "30")
 

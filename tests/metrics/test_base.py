@@ -56,12 +56,12 @@ CHOICES = {
     ],
 )
 def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
-    base.measure = parse(written)
-    assert str(base.measure) == canonical
-    assert base.measure == parse(canonical)
-    assert hash(base.measure) == hash(parse(canonical))
-    assert base.measure.arguments == parse(canonical).arguments
-    assert str(parse(str(base.measure))) == canonical
+    measure = parse(written)
+    assert str(measure) == canonical
+    assert measure == parse(canonical)
+    assert hash(measure) == hash(parse(canonical))
+    assert measure.arguments == parse(canonical).arguments
+    assert str(parse(str(measure))) == canonical
 
 
 @given(
@@ -71,9 +71,7 @@ def test_a_measure_is_its_canonical_name(written: str, canonical: str) -> None:
     st.randoms(use_true_random=False),
 )
 @settings(deadline=None)
-def test_canonical_names_round_trip(
-    params: dict[str, str], cutoff: int | None, last: bool, random: object
-) -> None:
+def test_names_round_trip(params: dict[str, str], cutoff: int | None, last: bool, random: object) -> None:
     written = ",".join(f"{name}={word}" for name, word in params.items())
     at = "" if cutoff is None else f"@{cutoff}"
     found = parse(f"EXPRATIO{at}({written})" if last else f"expRatio({written}){at}")
@@ -159,9 +157,7 @@ def test_a_measure_of_another_package_joins_by_its_definition(monkeypatch: pytes
 
 
 @given(st.lists(st.integers(0, 9).map(str)), st.lists(st.integers(0, 7).map(str), unique=True))
-def test_a_completed_ranking_is_a_permutation_of_the_candidates(
-    ranked: list[str], candidates: list[str]
-) -> None:
+def test_a_completed_ranking_permutes_the_candidates(ranked: list[str], candidates: list[str]) -> None:
     completed = base.complete(ranked, candidates)
     assert sorted(completed) == sorted(candidates)
     absent = [doc_id for doc_id in candidates if doc_id not in ranked]

@@ -254,9 +254,7 @@ def swapped(query: Judged) -> Judged:
 
 @given(judged_queries(), NAMES)
 @settings(deadline=None)
-def test_swapping_the_sides_inverts_ratios_and_intervals_or_keeps_none(
-    queries: list[Judged], name: str
-) -> None:
+def test_swapped_sides_invert_ratios_and_intervals_or_keep_none(queries: list[Judged], name: str) -> None:
     before, after = rows(name, *queries), rows(name, *map(swapped, queries))
     assert before.keys() == after.keys()
     for key, row in before.items():
@@ -368,9 +366,7 @@ def test_a_controlled_ratio_is_of_all_queries_and_needs_the_orders() -> None:
 
 @settings(deadline=None, max_examples=15)
 @given(st.permutations("abcd"), st.permutations("abcd"), st.permutations("abcd"))
-def test_swapping_the_sides_inverts_controlled_and_excess_ratios(
-    a: list[str], b: list[str], c: list[str]
-) -> None:
+def test_swapped_sides_invert_controlled_and_excess_ratios(a: list[str], b: list[str], c: list[str]) -> None:
     queries = [from_orders([x, y], [y, x], f"q{n}") for n, (x, y) in enumerate([(a, b), (b, c), (c, a)] * 3)]
     flipped = {Side.PROTECTED: Side.UNPROTECTED, Side.UNPROTECTED: Side.PROTECTED}
     swapped = [replace(q, sides={d: flipped[side] for d, side in q.sides.items() if side}) for q in queries]

@@ -61,9 +61,7 @@ def test_reference_figures_of_overlap() -> None:
     st.data(),
 )
 @settings(deadline=None)
-def test_ir_measures_reads_the_same_order_in_a_run_with_ties(
-    scores: dict[str, float], data: st.DataObject
-) -> None:
+def test_ir_measures_reads_ties_in_the_same_order(scores: dict[str, float], data: st.DataObject) -> None:
     relevance = {doc_id: data.draw(st.integers(0, 2)) for doc_id in scores}
     query = judged([name for _, name in trec_order(scores)], relevance=relevance)
     for theirs in (ir_measures.P @ 2, ir_measures.nDCG, ir_measures.nDCG @ 3, ir_measures.AP, ir_measures.RR):

@@ -216,9 +216,7 @@ def test_runs_that_cannot_be_mitigated(run: Path, tmp_path: Path) -> None:
     ("command", "file", "lines", "there"),
     [("mitigate", "neutral.run", 200, 21), ("score", "neutral.o1.r0.run", 0, 16)],
 )
-def test_rankings_that_are_gone_are_no_smaller_run(
-    run: Path, command: str, file: str, lines: int, there: int
-) -> None:
+def test_lost_rankings_are_no_smaller_run(run: Path, command: str, file: str, lines: int, there: int) -> None:
     path = run / "rankings" / file
     kept_lines = path.read_text().splitlines(keepends=True)[:lines]
     path.write_text("".join(kept_lines)) if lines else path.unlink()

@@ -642,9 +642,7 @@ def swapped(text: str, form: Form) -> str:
 
 @settings(deadline=None)
 @given(replies(), st.sampled_from(["order", "letter"]))
-def test_any_text_gives_a_label_or_a_reason_and_swapping_the_labels_swaps_the_reading(
-    text: str, form: Form
-) -> None:
+def test_any_text_gives_a_label_or_a_reason_and_swapped_labels_swap_it(text: str, form: Form) -> None:
     choice = read_text(text, form)
     assert (choice.item in (0, 1)) == (choice.problem is None)
     if choice.item is not None:

@@ -177,9 +177,7 @@ def test_a_checkpoint_of_another_kind_is_said(folders: dict[str, Path], tmp_path
         ranker("monot5", broken).scores(lists("a"))
 
 
-def test_an_audit_ranks_under_every_variant_and_asks_nothing(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_audits_rank_under_every_variant_and_ask_nothing(folders: dict[str, Path], tmp_path: Path) -> None:
     data = write_folder(tmp_path / "data", balanced(5, 4, 4))
     asked = ("listwise", "-d", data, "-m", f"monot5:{folders['monot5']}", "--json")
     found = ran(*asked)
@@ -268,9 +266,7 @@ def test_a_batch_scores_as_each_alone(name: str, dense: Path, sparse: Path) -> N
     assert ranker_of_encoder(name, folder).scores(lists_of_encoder()) == []
 
 
-def test_a_folder_is_told_by_its_parts_and_one_that_is_broken_in_a_sentence(
-    dense: Path, tmp_path: Path
-) -> None:
+def test_a_folder_is_told_by_its_parts_and_a_broken_one_in_a_sentence(dense: Path, tmp_path: Path) -> None:
     import shutil
 
     copy = Path(shutil.copytree(dense, tmp_path / "copy"))

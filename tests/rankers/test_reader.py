@@ -571,9 +571,7 @@ def test_what_is_accepted_falls_strictly(values: Sequence[float | None], most: i
     st.integers(1, 8),
     st.sampled_from(["current-target", "target-current"]),
 )
-def test_the_least_attainable_divergence_is_that_of_all_pages(
-    shares: list[float], k: int, direction: str
-) -> None:
+def test_the_least_attainable_divergence_is_of_all_pages(shares: list[float], k: int, direction: str) -> None:
     target = np.array(shares) / sum(shares)
 
     def kl(counts: Sequence[int]) -> float:

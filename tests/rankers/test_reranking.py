@@ -234,9 +234,7 @@ def test_every_prefix_holds_while_protected_documents_last(
 
 
 @given(st.integers(1, 40), st.floats(0.05, 0.95), st.floats(0.02, 0.4))
-def test_a_conservative_table_keeps_its_promise_and_the_closest_is_as_near(
-    k: int, p: float, alpha: float
-) -> None:
+def test_a_conservative_table_keeps_its_promise_the_closest_is_near(k: int, p: float, alpha: float) -> None:
     closest, kept = fair_table(k, p, alpha), fair_table(k, p, alpha, "conservative")
     assert kept.fail <= alpha and abs(closest.fail - alpha) <= abs(kept.fail - alpha)
     assert all(a <= b for a, b in zip(kept.minimum, closest.minimum, strict=True))

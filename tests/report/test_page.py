@@ -92,7 +92,7 @@ def test_a_page_is_the_same_wherever_the_run_is(folder: Path, tmp_path: Path) ->
 def test_an_interrupted_run_and_an_undisturbed_one_give_equal_bytes(tmp_path: Path) -> None:
     lists(tmp_path)
     flags = "--max-invalid 1 -q -n 4 --pairs 9".split()
-    asked = ("pairwise", "-d", tmp_path / "lists", "-m", BIASED, *flags)
+    asked = ("pairwise", "-d", str(tmp_path / "lists"), "-m", BIASED, *flags)
     broken, calm = tmp_path / "a" / "run", tmp_path / "b" / "run"
     assert llmfair(*asked, "-o", broken, "--max-calls", "25", "--workers", "1").code == 3
     partly = (broken / "report.html").read_bytes()

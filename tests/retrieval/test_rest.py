@@ -246,9 +246,7 @@ def test_a_redirect_is_not_followed_with_the_key(start: Start, monkeypatch: pyte
     assert {headers["authorization"] for _, _, headers, _ in server.requests} == {f"ApiKey {KEY}"}
 
 
-def test_addresses_and_logins_that_cannot_work_are_refused(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_impossible_addresses_and_logins_are_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     server = start()
     for url, says in (
         (None, "needs the address of its server"),
@@ -276,9 +274,7 @@ def test_addresses_and_logins_that_cannot_work_are_refused(
 
 
 @pytest.mark.whole
-def test_a_key_is_in_no_file_and_no_word(
-    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_key_is_in_no_file_or_word(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A whole run over a server that repeats the key in whatever it says."""
     given = made(120)
     monkeypatch.setenv(rest.API_KEY, KEY)

@@ -48,9 +48,7 @@ def test_how_many_queries_without_a_loss_rule_one_out(margin: float, queries: in
 
 
 @pytest.mark.parametrize(("margin", "queries"), [(0.05, 92), (0.1, 40)])
-def test_four_in_five_audits_of_so_many_scattered_changes_rule_a_loss_out(
-    margin: float, queries: int
-) -> None:
+def test_four_in_five_audits_of_so_many_scattered_changes_exclude_a_loss(margin: float, queries: int) -> None:
     assert fewest_queries(margin, 1.0, spread=0.1) == queries
     rng = np.random.default_rng(5)
     ruled_out = [p_value(rng.normal(0, 0.1, queries), 1.0, -margin) <= 0.05 for _ in range(300)]

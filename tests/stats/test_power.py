@@ -45,9 +45,7 @@ def test_no_effect_is_found_at_the_level_of_the_test() -> None:
 
 
 @given(st.floats(0.5, 0.99), st.floats(0.02, 2), st.floats(0.1, 0.99))
-def test_queries_needed_are_the_fewest_and_the_same_above_parity(
-    ratio: float, sd: float, target: float
-) -> None:
+def test_queries_needed_are_the_fewest_and_as_above_parity(ratio: float, sd: float, target: float) -> None:
     needed = power.queries_needed(ratio, sd, target)
     assert needed is not None
     assert power.power(log(ratio), sd / sqrt(needed), needed) >= target
@@ -260,9 +258,7 @@ def test_attainable_ratio_of_200(
         (20, 10, 3, 1.00, 1.00),
     ],
 )
-def test_attainable_precision_of_200(
-    window: int, step: int, passes: int, with_25: float, with_100: float
-) -> None:
+def test_precision_of_200(window: int, step: int, passes: int, with_25: float, with_100: float) -> None:
     for relevant, expected in ((25, with_25), (100, with_100)):
         found = power.attainable_precision(
             [(200, relevant)],

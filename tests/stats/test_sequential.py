@@ -121,9 +121,7 @@ def test_the_size_of_batches_changes_nothing(values: list[float], cuts: list[int
 
 @settings(deadline=None)
 @given(answers, st.floats(0.5, 0.95), st.floats(1.05, 3), st.sampled_from(Decision))
-def test_swapping_the_sides_swaps_above_and_below(
-    values: list[float], low: float, high: float, seen: Decision
-) -> None:
+def test_swapped_sides_swap_decisions(values: list[float], low: float, high: float, seen: Decision) -> None:
     mirror = {
         Decision.ABOVE: Decision.BELOW,
         Decision.BELOW: Decision.ABOVE,

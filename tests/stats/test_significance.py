@@ -199,9 +199,7 @@ def test_another_query_leaves_the_draws_of_the_others_alone(queries: list[Labell
 
 @given(QUERIES, st.randoms(use_true_random=False))
 @settings(deadline=None)
-def test_rankers_shuffled_at_once_are_tested_as_each_alone(
-    queries: list[LabelledItems], random: Random
-) -> None:
+def test_rankers_shuffled_at_once_are_tested_as_alone(queries: list[LabelledItems], random: Random) -> None:
     rankers = [
         [replace(x, exposures=np.array(random.sample(list(x.exposures), len(x.exposures)))) for x in queries]
         for _ in range(3)

@@ -269,10 +269,7 @@ def test_counted_pairs_have_the_figures_of_all_comparisons(
     both = [counted(x) for x in (comparisons, replace(comparisons, ahead=np.roll(comparisons.ahead, 7)))]
     figures = [[figure(each, stratum) for each in of_it] for of_it in both]
     for here, there in figures:
-        facts = [
-            (each.comparisons, each.queries, each.recurs, each.recurring, each.shared)
-            for each in (here, there)
-        ]
+        facts = [(x.comparisons, x.queries, x.recurs, x.recurring, x.shared) for x in (here, there)]
         assert facts[0] == facts[1]
         assert here.log_odds == pytest.approx(there.log_odds, abs=1e-9)
         assert (here.error, here.freedom) == pytest.approx((there.error, there.freedom), rel=1e-9)

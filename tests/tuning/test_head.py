@@ -184,9 +184,7 @@ def test_bfloat16_models_have_margins_without_ties(tmp_path: Path) -> None:
     with torch.no_grad():
         rows = model.model.lm_head.weight
         rows[b] = rows[a] + (0.003 * noise).to(rows.dtype)
-        own = [
-            model.model(torch.tensor(e.first[None]).long()).logits[0, -1] for group in groups for e in group
-        ]
+        own = [model.model(torch.tensor(e.first[None]).long()).logits[0, -1] for g in groups for e in g]
     assert sum(int(logits[a] == logits[b]) for logits in own) >= 3, "the model's own logits tie"
     assert (np.concatenate(head.pair_margins(model, groups, 4096)) != 0).all()
 

@@ -119,9 +119,7 @@ def test_a_signal_sent_twice_saves_once_and_is_passed_on(folder: Path, tmp_path:
     assert (tmp_path / "checkpoints" / "checkpoint-1" / "trainer_state.json").exists()
 
 
-def test_after_a_kill_the_same_command_is_a_resume_of_the_last_checkpoint(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_after_a_kill_the_same_command_resumes_the_last_checkpoint(folder: Path, tmp_path: Path) -> None:
     def killed(done: int, words: str) -> None:
         if done == 48:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -324,9 +322,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     assert before.count("Error: no checkpoint kept the gates.") == (number == 0)
 
 
-def test_a_memory_that_is_too_small_is_said(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_small_a_memory_is_said(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     def small(*_: Any) -> None:
