@@ -1,8 +1,4 @@
-"""Run folders that somebody or something damaged, removed or moved: one sentence naming the file, and nothing is lost.
-
-Where a journal is removed in the middle of a run, what the error says leads on: putting back what was moved asks for the
-rest alone, and --fresh asks everything again.
-"""
+"""Run folders that somebody or something damaged, removed or moved: one sentence naming the file, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """What commands print, whole: one snapshot for each table and text, in `tests/snapshots`.
 
-A change of words or columns is one `pytest --rewrite-snapshots`, and its diff to read.
 That a sentence stands only under some condition is for the tests of that condition.
 """
 

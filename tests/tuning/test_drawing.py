@@ -331,7 +331,7 @@ def test_more_queries_allow_more_and_what_is_needed_is_least(sd: float, share: f
 
 
 def test_pairs_of_a_query_add_little() -> None:
-    few, many = drawing.expected([6] * 10), expected([50] * 10)
+    few, many = drawing.expected([6] * 10), drawing.expected([50] * 10)
     assert few.sd > many.sd > few.sd / 2
     assert drawing.expected([50, 0] * 5) == drawing.Precision(0.5, many.sd)
 
