@@ -23,8 +23,8 @@ T = TypeVar("T")
 REPEAT = "repeat"
 Pools = tuple[Sequence[str], Sequence[str]]
 """The ids of protected and of unprotected items that are paired."""
-# The streams of a query's seed: 0..15 draw lists, 16 + r draws initial order r (listwise.md 6), 32 and 33 permute
-# the pools of relevant and of irrelevant pairs (pairwise.md 2), 34 is the order in which windows are asked.
+# The streams of a query's seed: 0..15 draw lists, 16 + r draws initial order r, 32 and 33 permute
+# the pools of relevant and of irrelevant pairs, 34 is the order in which windows are asked.
 _ORDER_STREAM = 16
 PAIR_STREAM, WINDOW_STREAM = 32, 34
 

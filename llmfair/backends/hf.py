@@ -1,4 +1,4 @@
-"""`hf:NAME`: a transformers model in this process, from a folder or the Hugging Face Hub (`backends.md` 7)."""
+"""`hf:NAME`: a transformers model in this process, from a folder or the Hugging Face Hub."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A transformers model in this process: batches of prompts to margins or to text.
 
 Everything here is synchronous and runs on one thread; `hf.py` gathers requests and gives them to it. Margins are
-computed in float32 from the last hidden state and the rows of the labels alone, as the training head does
-(`lora.md` 5): logits rounded to bfloat16 tie labels that the model tells apart.
+computed in float32 from the last hidden state and the rows of the labels alone, as the training head does:
+logits rounded to bfloat16 tie labels that the model tells apart.
 """
 
 from __future__ import annotations

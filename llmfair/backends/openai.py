@@ -1,7 +1,7 @@
 """OpenAI and every server that speaks its chat completions: one POST a question, and what its reply says.
 
 Key, URL and headers come from the variables that the openai package reads. The package itself is not used: its import
-takes longer than all else before the first question, and a request through it ten times the CPU time (`backends.md` 5).
+takes longer than all else before the first question, and a request through it ten times the CPU time.
 What is wrong with a reply is told by `faults.py`.
 """
 
@@ -147,7 +147,7 @@ def _text(value: object) -> str | None:
 
 
 def finish_of(reason: str | None, text: str, expects: Expects) -> Finish:
-    """How an answer ended (`backends.md` 4). A reason that is not known is one of the many words for stop."""
+    """How an answer ended. A reason that is not known is one of the many words for stop."""
     reason = (reason or "").lower()
     if BLOCKED.search(reason):
         return Finish.FILTERED

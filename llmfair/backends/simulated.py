@@ -58,7 +58,7 @@ class Answerer(ABC):
         return None
 
 
-# Lists in order: a Plackett–Luce ranker with injected preferences (`backends.md` 7).
+# Lists in order: a Plackett–Luce ranker with injected preferences.
 
 
 BIASED = {
@@ -164,7 +164,7 @@ def in_order(slots: Iterable[int]) -> str:
     return " > ".join(f"[{slot + 1}]" for slot in slots)
 
 
-# Which of two items comes first: by injected odds, with an injected position bias (`backends.md` 7). The oracle and
+# Which of two items comes first: by injected odds, with an injected position bias. The oracle and
 # the random model have no preference for a side: they rank a pair as a list of two.
 
 
@@ -186,7 +186,7 @@ class Pairs(Answerer):
     with_margins = Answerer.plays
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
-        if injected.model in self.parameters:  # calls are independent given query and pair (`pairwise.md` 12)
+        if injected.model in self.parameters:  # calls are independent given query and pair
             protected_wins = bool(rng.random() < _chance(chat.about, injected))
             order = [0, 1] if protected_wins == (chat.about["sides"][0] == "protected") else [1, 0]
         else:

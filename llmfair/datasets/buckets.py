@@ -1,4 +1,4 @@
-"""Candidate lists drawn from judgements: four buckets of relevant and others on both sides (data.md 7).
+"""Candidate lists drawn from judgements: four buckets of relevant and others on both sides.
 
 Experts are documents relevant to the query; the others are drawn from those relevant to other queries. A query's
 list depends on the seed and its own pools alone: not on which queries are kept, nor on the order of work.

@@ -335,7 +335,7 @@ RETRIES_BEFORE_SUCCESS = 3
 class Retries:
     """`retries` attempts after passing failures, and `outage` seconds where nobody is answered any more, however many
     attempts those take; while the server limits the rate, `max_wait` seconds without any answer. Waits start near
-    the latency seen so far (`listwise.md` 9).
+    the latency seen so far.
     """
 
     def __init__(self, retries: int, max_wait: float, outage: float) -> None:

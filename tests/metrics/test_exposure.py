@@ -289,7 +289,7 @@ def test_the_reference_of_relevance_and_excess() -> None:
 @given(st.data())
 @settings(deadline=None, max_examples=30)
 def test_what_relevance_gives_is_the_mean_over_shuffled_sides(data: st.DataObject) -> None:
-    """Full enumeration: the mean of E1 over labels shuffled inside grades is M1 (metrics.md 9.4)."""
+    """Full enumeration: the mean of E1 over labels shuffled inside grades is M1."""
     n = data.draw(st.integers(2, 7))
     letters = data.draw(
         st.lists(st.sampled_from("pu"), min_size=n, max_size=n).filter(lambda x: len(set(x)) == 2)
