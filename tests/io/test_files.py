@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -266,3 +267,20 @@ def test_weights_that_a_backend_downloads_are_kept_as_the_user_keeps_files() -> 
             Path("weights").touch()
         Path("answers").touch()
     assert [Path(name).stat().st_mode & 0o777 for name in ("weights", "answers")] == [0o644, 0o600]
+
+
+@dataclass
+class Mark:
+    name: str
+    passed: bool
+    points: float | None
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "1_0", "٣"])
+def test_rows_are_read_by_their_fields(cell: str) -> None:
+    path = Path("marks.csv")
+    path.write_text("name,passed,points\n7,True,\n,False,1.5\n")
+    assert files.read_rows(path, "a mark", Mark) == [Mark("7", True, None), Mark("", False, 1.5)]
+    path.write_text(f"name,passed,points\n7,True,{cell}\n")
+    with pytest.raises(UsageError, match=f"marks.csv:2: is not a mark: '{cell}' is not a finite number"):
+        files.read_rows(path, "a mark", Mark)
