@@ -317,7 +317,7 @@ def make_folder(path: Path) -> None:
 
 
 T = TypeVar("T")
-SCHEMA: Final = 3
+SCHEMA: Final = 4
 """The version of all documents that commands print and of results."""
 AGAIN = "the command that began the run writes it again"
 

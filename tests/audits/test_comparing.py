@@ -262,7 +262,7 @@ def test_several_runs_below_a_folder_by_their_names() -> None:
     header, *lines = llmfair("compare", "list-0", "list-1", "list-2", "--format", "tsv").out.splitlines()
     assert header.startswith("run\tcondition\tstratum\tmeasure\t") and len(lines) == len(compared["rows"])
     assert [one["model"] for one in compared["runs"]] == [f"fake:biased,listwise={s}" for s in (0, 1, 2)]
-    assert (compared["schema"], compared["task"], compared["family"]) == (3, "listwise", 4)
+    assert (compared["schema"], compared["task"], compared["family"]) == (4, "listwise", 4)
 
 
 def test_odds_that_one_run_lacks_are_named_with_the_reason() -> None:

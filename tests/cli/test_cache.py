@@ -101,13 +101,13 @@ def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
 def test_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / CACHE
     assert llmfair("cache", "path").out == f"{path}\n"
-    assert llmfair("cache", "path", "--json").json == {"schema": 3, "path": str(path)}
+    assert llmfair("cache", "path", "--json").json == {"schema": 4, "path": str(path)}
     assert llmfair("cache", "info").out.startswith("0 answers, 0.0 kB") and not path.exists()
     with Server() as server:
         audit(server, "one")
         calls = len(server.requests)
     found = llmfair("cache", "info", "--json").json
-    assert (found["schema"], found["path"], found["entries"]) == (3, str(path), calls)
+    assert (found["schema"], found["path"], found["entries"]) == (4, str(path), calls)
     assert found["bytes"] == path.stat().st_size
     (model,) = found["models"]
     assert (model["model"], model["entries"]) == ("openai any test", calls)

@@ -162,7 +162,7 @@ def files_of(
         SCORES: csv_lines(SCORE_COLUMNS, scores),
         OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in _outputs(design, queries, judged))),
         "gains.tsv": _tabbed(("qid", "pid", "augment_score", "baseline_score", "delta"), gains),
-        **{f"rankings/{name}.run": run_lines(_rankings(design, name), name) for name in design.scores},
+        **{f"rankings/{name}.run": _ranking_lines(design, name) for name in design.scores},
         **{
             f"samples/{of.name}.tsv": _tabbed(samples, _samples(design, measured, of))
             for of in design.conditions
@@ -192,12 +192,13 @@ def _outputs(
                 yield query.query_id, " ".join(doc_ids), *answer, *names
 
 
-def _rankings(design: RagDesign, retriever: str) -> Iterator[Ranking]:
-    """All items of every query, best first."""
+def _ranking_lines(design: RagDesign, retriever: str) -> Iterator[str]:
+    """All items of every query, best first; queries in the order of the audit."""
     for query in design.queries:
         scores, items = design.scores[retriever][query.query_id], design.items(query)
         best = np.argsort(-scores, kind="stable").tolist()
-        yield Ranking(query.query_id, tuple(items[place].doc_id for place in best))
+        ranking = Ranking(query.query_id, tuple(items[place].doc_id for place in best))
+        yield from run_lines([ranking], retriever)
 
 
 def _samples(design: RagDesign, queries: Answered, condition: Condition) -> Iterator[tuple[object, ...]]:
