@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llmfair.metrics.base import Measure
 
 Version = Annotated[
-    Literal[3], Meta(description="The version of these documents; another number is another format.")
+    Literal[4], Meta(description="The version of these documents; another number is another format.")
 ]
 Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]

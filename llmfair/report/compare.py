@@ -32,7 +32,7 @@ from llmfair.report.page import Page, Source, missing_of, plain_page, queries_ta
 from llmfair.report.phrases import few_queries, reasons
 from llmfair.report.plots import Plot, Point, utility_and_ratio
 from llmfair.report.table import Column, Table, figure_columns, lead_of
-from llmfair.report.verdict import CLOSER, crosses, way_of
+from llmfair.report.verdict import CLOSER, NO_DIFFERENCE, NOT_ASSESSABLE, change_of, crosses, way_of, why
 from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
@@ -61,6 +61,20 @@ def compare_table(compared: Comparison) -> Table:
             interval = f" ({in_words(row.reason)})"
         return text.replace("+0.000", "0.000") + interval
 
+    same = {run.name for run in compared.runs if run.same_answers}
+
+    def conclusion(row: ChangeRow) -> str | None:
+        if not row.headline or row.run in same or row.reason in (OTHER_REACH, OTHER_DESIGN):
+            return None
+        if row.better == "parity":
+            way, figures = change_of(row, compared)
+            return f"{way}: {figures}" if way == NOT_ASSESSABLE else way
+        if row.change is None or row.base is None or row.other is None:
+            return f"{NOT_ASSESSABLE}: {why(row)}"
+        if row.p_adjusted is None or row.p_adjusted >= 1 - compared.level:
+            return NO_DIFFERENCE
+        return "higher" if row.other > row.base else "lower"
+
     columns: list[Column[ChangeRow]] = [
         ("measure", _label),
         (words.condition, lambda row: row.key),
@@ -70,6 +84,7 @@ def compare_table(compared: Comparison) -> Table:
         (f"change [{compared.level * 100:g} %]", change),
         ("queries", lambda row: row.n if uneven else None),
         ("p (Holm)", lambda row: None if row.p_adjusted is None else p_text(row.p_adjusted)),
+        ("conclusion", conclusion),
     ]
     protected, queries = compared.words.protected, count(compared.queries, "query", "queries")
     title = (f"Compare {compared.task}", compared.dataset, about(compared.attribute, protected), queries)

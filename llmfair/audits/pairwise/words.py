@@ -159,6 +159,8 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     yield from phrases.found_with(
         "odds of {:g} as other than 1", results.findings.values(), "queries like these", "pairwise"
     )
+    if any(measure == "WinRatio" for measure, _ in rows):
+        yield "WinRatio counts only pairs that do not flip: the square of the odds when answers are independent"
     yield OF_PAIRS if design.weights == "pooled" else None
     yield from (_unparseable_note(stratum, results) for stratum in strata)
     yield from pairs_notes(design)
