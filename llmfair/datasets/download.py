@@ -195,6 +195,9 @@ class Blocks(RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self.size - len(self.rest)
+
     def readinto(self, buffer: Any) -> int:
         while len(self.rest) < 6 and (block := next(self.blocks, b"")):  # by so many a packed file is known
             self.rest = memoryview(bytes(self.rest) + block)
@@ -218,7 +221,9 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
         source = Blocks(received, progress)
         raw = BufferedReader(source, BLOCK)
         try:
-            for number, line in enumerate(iter(partial(unpacked(raw).readline, LONGEST), b""), start=1):
+            for number, line in enumerate(
+                iter(partial(unpacked(raw, origin.place).readline, LONGEST), b""), start=1
+            ):
                 if len(line) >= LONGEST:
                     what = f"longer than {LONGEST >> 20} MB."
                     raise UsageError(f"{origin.place}:{number}: {what}", "one JSON object a line")
@@ -226,10 +231,8 @@ def read_lines(origin: Origin, progress: DownloadProgress) -> Iterator[bytes]:
             while raw.read(BLOCK):  # zeros that pad a packed file belong to it
                 pass
         except DAMAGE as error:
-            if getattr(error, "errno", None) is not None:
-                raise
-            what = f"{origin.place}: not a complete packed file: {line_of(error)}."
-            raise UsageError(what, "get another copy of it") from None
+            why = getattr(error, "strerror", None) or f"not a complete packed file: {line_of(error)}"
+            raise UsageError(f"{origin.place}: {why}.", "get another copy of it") from None
     digest = source.md5.hexdigest()
     if origin.md5 and digest != origin.md5:
         remove = f"remove {origin.path} and " if origin.here else ""

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from io import BufferedReader, TextIOWrapper
+from io import BufferedReader, RawIOBase, TextIOWrapper
 from itertools import accumulate, islice
 from pathlib import Path
 from secrets import token_hex
@@ -48,6 +48,7 @@ MOST_RECORDED = 64 << 20
 MOST_BY_HAND = 1 << 20
 """Bytes of a file that people write: settings, prompts, attributes, shares."""
 LONGEST_LINE = 16 << 20
+csv.field_size_limit(LONGEST_LINE)
 DEEPEST = 100
 """Levels of JSON that a user gives as a flag."""
 MOST_NAMES = 1_000
@@ -57,6 +58,8 @@ PACKERS: Mapping[bytes, Callable[[Any], Any]] = {
     GZIP: lambda file: gzip.GzipFile(fileobj=file), b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile
 }  # fmt: skip
 """What unpacks a file, by what it begins with."""
+FREELY, TIMES = 4 << 20, 100
+"""A packed file unpacks to this many bytes, and beyond them to so many times its own; texts come to 5 to 20 times."""
 NO_TEXTS = {
     b"PK\x03\x04": "a ZIP archive, or a workbook: save a table as CSV",
     b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it, or pack it with gzip",
@@ -92,13 +95,30 @@ def opened(path: Path | str) -> BufferedReader:
     raise OSError(errno.EINVAL, "no regular file, but a pipe or a device", str(path))
 
 
-def unpacked(file: Any) -> Any:
+class Unpacked(RawIOBase):
+    """What a packed file holds. Raises OSError for far more than texts come to."""
+
+    def __init__(self, packed: Any, unpacking: Any, place: Path | str) -> None:
+        self.packed, self.unpacking, self.place, self.size = packed, unpacking, str(place), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count: int = self.unpacking.readinto1(buffer)
+        self.size += count
+        if self.size > FREELY and self.size > FREELY + TIMES * self.packed.tell():
+            raise OSError(errno.EFBIG, f"unpacks to more than {TIMES} times its size", self.place)
+        return count
+
+
+def unpacked(file: Any, place: Path | str) -> Any:
     """What a buffered reader holds, packed or not. Raises OSError for what is no text or packed in no known way."""
     begins = file.peek(6)
     if (packer := next((PACKERS[mark] for mark in PACKERS if begins.startswith(mark)), None)) is not None:
-        return packer(file)
+        return BufferedReader(Unpacked(file, packer(file), place), 1 << 16)
     if what := next((NO_TEXTS[mark] for mark in NO_TEXTS if begins.startswith(mark)), ""):
-        raise OSError(errno.EINVAL, what)
+        raise OSError(errno.EINVAL, what, str(place))
     return file
 
 
@@ -134,7 +154,7 @@ def text(path: Path | str, most: int = MOST_WHOLE) -> str:
     """All of a file in UTF-8, whatever ends its lines, unpacked if packed. Raises OSError; ValueError if not UTF-8."""
     try:
         with opened(path) as file:
-            stream = unpacked(file)
+            stream = unpacked(file, path)
             data = content_of(file, path, most) if stream is file else stream.read(most + 1)
     except DAMAGE as error:
         if getattr(error, "errno", None) is not None:
@@ -443,7 +463,7 @@ def whole_lines(path: Path, hint: str, may_be_empty: bool = False) -> Iterator[t
     number = 0
     try:
         with opened(path) as file:
-            lines = pieces(stream := unpacked(file))
+            lines = pieces(stream := unpacked(file, path))
             begins = stream.peek(2)[:2]
             if begins in UTF_16 or begins.count(0) == 1:  # without a mark one of the bytes of a letter is 0
                 encoding = UTF_16.get(begins, "utf-16-le" if begins[1:] == b"\0" else "utf-16-be")

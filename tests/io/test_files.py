@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from llmfair.datasets import download
+from llmfair.datasets.download import Origin
 from llmfair.errors import RunConflict, UsageError
 from llmfair.io import files
 from llmfair.io.files import TABLE, check, decode, encode, note, text_lines
@@ -54,6 +60,34 @@ def test_a_file_is_no_larger_than_its_kind(tmp_path: Path) -> None:
         file.truncate(1 << 42)
     with pytest.raises(OSError, match="larger than 4 GB"):
         files.content(tmp_path / "sparse")
+
+
+@pytest.mark.parametrize("packer", [gzip, bz2, lzma])
+@pytest.mark.parametrize("line", [b"\n", b"0" * 100 + b"\n"])
+def test_a_packed_file_does_not_unpack_for_ever(
+    packer: Any, line: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "FREELY", 1 << 18)
+    path = tmp_path / "qrels.txt"
+    path.write_bytes(packer.compress(line * (1 << 18)) * 99)
+    assert refusal(path).endswith(": cannot be read: unpacks to more than 100 times its size")
+    with pytest.raises(UsageError, match=f"{path}: unpacks to more than 100 times its size"):
+        list(download.read_lines(Origin(path.name, path), MagicMock()))
+
+
+def test_what_is_packed_in_no_known_way_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd")
+    with pytest.raises(UsageError, match=f"{path}: packed by zstd"):
+        list(download.read_lines(Origin(path.name, path), MagicMock()))
+    with pytest.raises(OSError, match=f"packed by zstd.*{path}"):
+        files.text(path)
+
+
+def test_a_long_cell_of_a_run_folder_is_read(tmp_path: Path) -> None:
+    path, cell = tmp_path / "outputs.csv", "a" * 140_000
+    path.write_text(f"output\n{cell}\n")
+    assert files.read_csv(path, "an output", dict) == [{"output": cell}]
 
 
 def test_a_line_without_an_end_is_the_last(tmp_path: Path) -> None:
