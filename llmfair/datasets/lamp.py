@@ -32,7 +32,10 @@ LICENCE = "CC BY-NC-SA 4.0 (LaMP, Salemi et al. 2024)"
 LAYOUTS = (
     ("{0}_user_dev_inputs.json", "{0}_user_dev_outputs.json"),
     ("{0}_time_dev_inputs.json", "{0}_time_dev_outputs.json"),
-    ("dev_questions.json", "dev_outputs.json"),
+    *(
+        (f"{folder}dev_questions.json", f"{folder}dev_outputs.json")
+        for folder in ("", "dev/", "LaMP_{0}/", "LaMP_{0}/dev/", "LaMP_{0}/new/dev/")
+    ),
 )
 """Where inputs and outputs of task {0} may lie in a folder; the first pair that is there is read."""
 HINT = (

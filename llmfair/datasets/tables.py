@@ -29,6 +29,8 @@ from llmfair.nouns import Attribute, Document, Query
 PREFIX = "hf:"
 COLUMNS = ("query_id", "query", "doc_id", "title", "text", "relevance")
 """What is read of a row, beside a column for each attribute."""
+INSTEAD = {"query_id": "query", "query": "query_id", "title": "text", "text": "title"}
+"""The column that does where another is not there."""
 TRUTH = {"true": 1.0, "false": 0.0}
 SEVERAL = "|"
 """Between the groups of an item that is in several."""
@@ -132,6 +134,7 @@ def read_table(
                 column not in there
                 and (of := theirs.get(column.casefold(), ""))
                 and columns.names[of] not in row
+                and columns.names.get(INSTEAD.get(of, "")) not in row
             ):
                 raise columns.fail(of, columns.absent(of, row), line)  # but for capital letters it is there
         there |= dict.fromkeys(row)

@@ -1,7 +1,7 @@
-"""Tables of a user's own, row by row, over pandas: every cell is a text as it stands, and none is taken for missing.
+"""Tables of a user's own, row by row: every cell is a text as it stands, and none is taken for missing.
 
-Delimited text is read by pandas.read_csv, Parquet by pandas.read_parquet; JSON lines by the reader of all JSON here,
-since pandas has no lines for errors and rounds long numbers. Raises UsageError naming file, line and column.
+Parquet and frames are read by pandas. Delimited text and JSON lines are read a line at a time, however long a file is,
+since pandas has no lines for errors. Raises UsageError naming file, line and column.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.errors import MissingExtra, UsageError, line_of
-from llmfair.io.files import LONGEST_LINE, json_lines, opened, whole_lines, wrong
+from llmfair.io.files import json_lines, opened, whole_lines, wrong
 
 if TYPE_CHECKING:
     import pandas
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Row = tuple[int, Mapping[str, Any]]
 """The line of a row, or its number from 1 where a form has no lines, and its cells by column."""
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
-BEFORE = re.compile(r'(?:"?sep=(?P<separator>.)"?[^\n]*\n)?(?:[^\S\n]*\n)*', re.IGNORECASE)
-"""What stands before the names of columns: a line of Excel's that says what separates cells, and blank lines."""
+SEPARATOR = re.compile(r'"?sep=([^"\n])', re.IGNORECASE)
+"""A line of Excel's before the names of columns that says what separates cells."""
 
 
 def ending(path: Path) -> str:
@@ -43,56 +43,35 @@ def rows_of(path: Path, hint: str, wanted: Collection[str] = ()) -> Iterator[Row
 
 
 def delimited(path: Path, hint: str, wanted: Collection[str] = ()) -> Iterator[Row]:
-    """Rows of text, separated by what stands most often between the names: commas, semicolons or tabs."""
-    import pandas
-    from pandas.errors import EmptyDataError, ParserError
-
-    text = "".join(line for _, line in whole_lines(path, hint)).replace("\r\n", "\n").replace("\r", "\n")
-    before = BEFORE.match(text)
-    assert before is not None
-    line, body = 1 + before[0].count("\n"), text[before.end() :]
-    separator = before["separator"] or max(",;\t", key=body.partition("\n")[0].count)
-    csv.field_size_limit(LONGEST_LINE)
-
+    """Rows of text, separated by tabs in .tsv, else by what stands most often between the names: , ; or tabs."""
+    lines = chain.from_iterable(
+        StringIO(line, newline=None) if "\r" in line else (line,) for _, line in whole_lines(path, hint)
+    )
+    head, first = next(lines, ""), 1
+    if (said := SEPARATOR.match(head)) is not None:
+        head, first = next(lines, ""), 2
+    while head.isspace():
+        head, first = next(lines, ""), first + 1
+    if not head:
+        raise wrong(path, 0, "", "is empty", hint)
+    guessed = said[1] if said else max(",;\t", key=head.count)
+    separator = "\t" if ending(path) == ".tsv" else guessed
+    reader = csv.reader(chain([head], lines), delimiter=separator, strict=True)
+    names, begins = list[str](), first
     try:
-        frame = pandas.read_csv(
-            StringIO(body), sep=separator, header=None, index_col=False, dtype=object, na_filter=False,
-            skip_blank_lines=False, engine="python",  # which refuses a quote that stands where none fits
-        )  # fmt: skip
-    except EmptyDataError:
-        raise wrong(path, 0, "", "is empty", hint) from None
-    except ParserError as error:
-        raise _no_row(
-            path, line, csv.reader(StringIO(body), delimiter=separator, strict=True), error, hint
-        ) from None
-    names: list[str] = []
-    for cells in frame.itertuples(index=False, name=None):
-        begins, line = line, line + 1 + sum(cell.count("\n") for cell in cells if cell)
-        there = [cell for cell in cells if cell is not None]
-        if not any(map(str.strip, there)):
-            continue
-        if not names:
-            names = unique(path, begins, map(str.strip, there), hint)
-        elif len(there) != len(names):
-            raise wrong(
-                path, begins, "", f"has {len(there)} cells where the first line names {len(names)}", hint
-            )
-        else:
-            yield begins, {name: cell for name, cell in zip(names, there, strict=True) if name}
-
-
-def _no_row(path: Path, first: int, reader: Any, error: Exception, hint: str) -> UsageError:
-    """Of a text that pandas refuses, which does not say where: on the line on which the row begins."""
-    line, names = first, 0
-    with suppress(csv.Error):
         for cells in reader:
-            names = names or len(cells)
-            if len(cells) > names:
-                return wrong(
-                    path, line, "", f"has {len(cells)} cells where the first line names {names}", hint
-                )
-            line = first + reader.line_num
-    return wrong(path, line, "", f"not a row of {names or 'column'} cells: {line_of(error)}", hint)
+            line, begins = begins, first + reader.line_num
+            if not any(map(str.strip, cells)):
+                continue
+            if not names:
+                names = unique(path, line, map(str.strip, cells), hint)
+            elif len(cells) != len(names):
+                what = f"has {len(cells)} cells where the first line names {len(names)}"
+                raise wrong(path, line, "", what, hint)
+            else:
+                yield line, {name: cell for name, cell in zip(names, cells, strict=True) if name}
+    except csv.Error as error:  # what is open is not closed: nothing behind it can be told
+        raise wrong(path, begins, "", f"not a row of {len(names) or 'column'} cells: {error}", hint) from None
 
 
 def unique(path: Path | str, line: int, names: Iterable[str], hint: str) -> list[str]:
