@@ -170,9 +170,8 @@ class Asker:
         try:
             for _ in range(self.chains):
                 tasks.append(asyncio.create_task(self._work(programs)))
-                if len(
-                    self.journal
-                ):  # what is answered already may be all that is needed: it is read one by one
+                # what is answered already may be all that is needed: it is read one by one
+                if len(self.journal):
                     await asyncio.sleep(0)
                 if tasks[-1].done():  # no program is left
                     break
@@ -456,8 +455,14 @@ class Asker:
             progress.in_flight += 1
             progress.limit = self.lanes.places
             try:
-                completion = await backend.complete(request)
-                return completion
+                answer: Any = await backend.complete(request)
+                if not isinstance(answer, Completion):
+                    raise UsageError(
+                        f"the backend {backend.identity} answers with a {type(answer).__name__}, not a Completion.",
+                        "return llmfair.Completion(text, llmfair.Finish.STOP)",
+                    )
+                completion = answer
+                return answer
             finally:
                 progress.in_flight -= 1
         finally:

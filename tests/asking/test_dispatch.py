@@ -111,6 +111,17 @@ def test_a_run_that_goes_on_opens_the_backend_once_and_asks_twins_once(journal: 
     assert backend.opened == 1 and backend.asked == {"C....": 1, "x": 1}
 
 
+def test_a_backend_that_answers_with_no_completion_is_told_so_once(journal: Journal) -> None:
+    class Careless(Scripted):
+        async def complete(self, request: Request) -> Any:
+            return (await super().complete(request)).text
+
+    backend, limits = Careless(), Limits(workers=1, price_in=1.0, price_out=1.0)
+    with pytest.raises(UsageError, match="scripted answers with a str, not a Completion"):
+        run(singles(9), backend, journal, limits)
+    assert backend.asked.total() == 1
+
+
 @pytest.mark.parametrize(
     ("expects", "room"), [(Permutation(20), 176), (Labels(("A", "B")), 16), (Text(), 256)]
 )
@@ -182,6 +193,17 @@ def test_only_time_without_any_answer_counts_against_max_wait(journal: Journal, 
         yield [chat("late")]
 
     assert run([Program("p", steps)], Scripted(answer, 0.05), journal, Limits(max_wait=0.3)) == {"p": None}
+
+
+def test_a_retried_request_goes_before_those_that_wait(journal: Journal, clock: Clock) -> None:
+    order: list[str] = []
+
+    def answer(text: str, attempt: int) -> Any:
+        order.append(text)
+        return Transient("HTTP 500") if text == "t0" and attempt == 1 else text
+
+    run(singles(9), Scripted(answer), journal, Limits(rpm=60))
+    assert order[1] == "t0"
 
 
 def test_a_rate_that_is_set_makes_requests_wait_and_fails_none(journal: Journal, clock: Clock) -> None:
