@@ -23,6 +23,7 @@ from llmfair.nouns import Completion, Finish
 FILE = "answers.sqlite"
 BUSY_SECONDS = 5.0
 GATHER_SECONDS = 0.5
+PUT_SECONDS = 0.1  # the event loop waits
 TABLE = (
     "CREATE TABLE IF NOT EXISTS "
     "answers (key TEXT PRIMARY KEY, model TEXT NOT NULL, created TEXT NOT NULL, value TEXT NOT NULL)"
@@ -39,15 +40,15 @@ REMOVES = "llmfair cache clear removes a damaged one"
 class Cache:
     """The shared cache, as one run of one model uses it; `model` is the backend's identity.
 
-    Answers are written every half a second, together. On the first failure `warn` gets one sentence, and from then on
-    the cache knows and keeps nothing.
+    Answers are written every half a second, together, or later where another process writes: who puts them waits for
+    none. On the first failure `warn` gets one sentence, and from then on the cache knows and keeps nothing.
     """
 
     def __init__(self, path: Path, model: str, warn: Callable[[str], None]) -> None:
         self.path, self._warn = path, warn
         self.model = model.encode("utf-8", "backslashreplace").decode()  # SQLite refuses lone surrogates
         self._usable = True
-        self._rows: list[tuple[str, str, str, str]] = []
+        self._rows = dict[str, tuple[str, str, str, str]]()
         self._written = time.monotonic()
         try:
             self._database = _open(path)
@@ -59,12 +60,13 @@ class Cache:
         if not self._usable:
             return None
         try:
-            row = self._database.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
+            select = "SELECT value FROM answers WHERE key = ?"
+            row = self._rows.get(key) or self._database.execute(select, (key,)).fetchone()
         except UNUSABLE as error:
             self._fail(error)
             return None
         try:
-            return None if row is None else completion_of(decode(row[0]))
+            return None if row is None else completion_of(decode(row[-1]))
         except (ValueError, TypeError, AttributeError):  # it holds none, and is asked again
             return None
 
@@ -72,28 +74,35 @@ class Cache:
         """Takes an answer that came to its end, to be written soon; any other is not for other runs."""
         if self._usable and completion.finish is Finish.STOP:
             answer = {name: getattr(completion, name) for name in COMPLETION_FIELDS}
-            self._rows.append((key, self.model, _stamp(), encode(answer).decode()))
+            self._rows[key] = key, self.model, _stamp(), encode(answer).decode()
             if time.monotonic() > self._written + GATHER_SECONDS:
                 self._write()
 
     def close(self) -> None:
         """Writes what is still to be written."""
         if self._usable:
-            self._write()
+            self._write(last=True)
         self._usable = False
         if hasattr(self, "_database"):
             self._database.close()
 
-    def _write(self) -> None:
-        rows, self._rows, self._written = self._rows, [], time.monotonic()
-        if not rows:
+    def _write(self, last: bool = False) -> None:
+        """What another process holds up is left to the next time, unless this is the last."""
+        if not self._rows:
             return
         try:
+            self._database.execute(
+                f"PRAGMA busy_timeout = {1000 * (BUSY_SECONDS if last else PUT_SECONDS):.0f}"
+            )
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+            insert = "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)"
+            self._database.executemany(insert, self._rows.values())
             self._database.execute("COMMIT")
+            self._rows.clear()
         except UNUSABLE as error:
-            self._fail(error)
+            if last or not _is_busy(error):
+                self._fail(error)
+        self._written = time.monotonic()
 
     def _fail(self, error: Exception) -> None:
         first, self._usable = self._usable, False
@@ -182,8 +191,7 @@ def _open(path: Path) -> sqlite3.Connection:
         except BaseException as error:
             database.close()
             # Two processes that make the file at once are told so without SQLite's own wait.
-            code = getattr(error, "sqlite_errorcode", None) or 0
-            if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if not _is_busy(error) or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)
 
@@ -195,6 +203,10 @@ def _stamp(at: datetime | None = None) -> str:
 
 def _parts(path: Path) -> list[Path]:
     return [part for end in ("", "-wal", "-shm") if (part := Path(f"{path}{end}")).is_file()]
+
+
+def _is_busy(error: BaseException) -> bool:
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _reason(error: Exception) -> str:

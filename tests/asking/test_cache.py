@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -158,6 +159,19 @@ def test_a_locked_cache_is_waited_for_then_left(tmp_path: Path, monkeypatch: pyt
         with opened(path) as (cache, warnings):
             assert cache.get("known") is None
         assert len(warnings) == 1 and "locked" in warnings[0]
+
+
+def test_a_lock_of_another_process_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GATHER_SECONDS", -1.0)
+    path = filled(tmp_path / FILE, "known")
+    with opened(path) as (cache, warnings), closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        cache.put("new", ANSWER)
+        assert time.monotonic() < began + 1 and cache.get("new") == ANSWER and rows(path) == 1
+        holder.execute("ROLLBACK")
+        cache.put("newer", ANSWER)
+        assert rows(path) == 3 and not warnings
 
 
 def test_what_is_no_answer_is_asked_again(tmp_path: Path) -> None:
