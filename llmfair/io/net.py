@@ -312,15 +312,20 @@ def cause_of(error: Exception, server: str, seconds: float) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds the server asks to wait, by the Unix time `now`; None where it says nothing that can be read."""
+    """Seconds the server asks to wait; None where it says nothing that can be read.
+
+    Until a moment it is reckoned from that of its own `Date`, else from the Unix time `now`: clocks differ.
+    """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         with suppress(KeyError, ValueError):
             seconds = float(headers[name]) / unit
             if 0 <= seconds < math.inf:
                 return seconds
+    until = None
     with suppress(KeyError, ValueError, OverflowError):
-        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - now)
-    return None
+        until = parsedate_to_datetime(headers["retry-after"]).timestamp()
+        now = parsedate_to_datetime(headers["date"]).timestamp()
+    return None if until is None else max(0.0, until - now)
 
 
 # Whether to come again

@@ -319,6 +319,8 @@ NOW = 1_700_000_000.0
         ({"retry-after": "3600"}, 3600.0),
         ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, 30.0),
         ({"retry-after": "Tue, 14 Nov 2023 22:00:00 GMT"}, 0.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:14:20 GMT", "date": "Tue, 14 Nov 2023 22:14:00 GMT"}, 20.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT", "date": "today"}, 30.0),
         ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "soon"}, None),
