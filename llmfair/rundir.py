@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta
 
-from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean
+from llmfair.errors import LlmfairError, RunConflict, UsageError, did_you_mean, warn
 from llmfair.io import files
 from llmfair.io.files import A_LINK, clear, json_text, make_inside, read_document, typed, write_whole
 from llmfair.io.text import in_csv
@@ -268,7 +268,15 @@ class RunDir:
                 "choose another with --output or --runs-dir",
             ) from None
         if self.manifest.exists():
-            theirs = self.read_settings().settings
+            try:
+                theirs = self.read_settings().settings
+            except UsageError as damaged:
+                if not self.journal.is_file():
+                    raise
+                set_aside(self.manifest)
+                aside = "It is set aside and made anew: the answers in"
+                warn(f"{damaged.message.removesuffix('.')}. {aside} {self.journal} are kept.")
+                return False
         else:
             # the same command goes on with all answers of a journal: it finds them by who was asked what
             strangers = sorted(path.name for path in self.path.iterdir() if path.name != LOCK)

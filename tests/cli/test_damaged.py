@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.api import open_run
-from llmfair.errors import UsageError
+from llmfair.errors import UsageError, warn
 from tests.cli.command import COMMANDS, copied, kept, llmfair, ran, refuses
 from tests.servers import Reply, Server, rank
 
@@ -170,12 +170,16 @@ def test_results_of_another_schema_are_written_anew_and_nothing_is_asked() -> No
     assert written.replace("hurt", "listwise") == Path("whole/results.json").read_text()
 
 
-def test_a_lost_manifest_strands_no_answer() -> None:
+@pytest.mark.parametrize(("kind", "manifest"), [("listwise", "{"), ("pairwise", None)])
+def test_a_lost_manifest_strands_no_answer(kind: str, manifest: str | None) -> None:
     """The same command makes it anew, and asks nothing."""
-    copied("pairwise", "kept")
-    Path("kept", "manifest.json").unlink()
-    ran(*COMMANDS["pairwise"], "-o", "kept")
+    path, aside = copied(kind, "kept") / "manifest.json", Path("kept", "manifest.1.json")
+    path.unlink() if manifest is None else path.write_text(manifest)
+    warn.cache_clear()
+    found = ran(*COMMANDS[kind], "-o", "kept")
+    assert ("manifest.json" in found.err and "set aside" in found.err) is (manifest is not None)
     assert kept("manifest", "kept")["calls"] == 0 and kept("manifest", "kept")["status"] == "complete"
+    assert (aside.read_text() if aside.exists() else None) == manifest
 
 
 @pytest.mark.parametrize(("file", "what"), [("journal.jsonl", "pipe"), ("texts.jsonl", "folder")])
