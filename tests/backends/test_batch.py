@@ -218,6 +218,13 @@ def test_one_of_two_batches_fails_and_the_other_is_collected_later(monkeypatch: 
         assert set(server.submitted.values()) == {1}
 
 
+def test_prices_count_what_was_collected() -> None:
+    with BatchServer() as server:
+        run = Run(server.base_url, price_in=1e6, price_out=2e6)
+        run.ask(*each("abc"))
+        assert run.progress.cost == 3 * (10 + 2 * 5)
+
+
 def test_a_batch_that_is_gone_and_files_that_are_damaged(tmp_path: Path) -> None:
     one = program("a", [chat("a")])
     with BatchServer(looks=10**9) as server:

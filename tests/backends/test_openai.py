@@ -145,6 +145,15 @@ def test_nobody_listens() -> None:
             assert error.cause == f"connection refused by {host}:{port}"
 
 
+def test_a_name_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    error = ask("http://nowhere.invalid:80/v1")[0]
+    assert isinstance(error, Transient) and error.cause == "the name of nowhere.invalid:80 cannot be resolved"
+
+
 def test_a_broken_off_answer_is_tried_once_more() -> None:
     with Server(lambda body, attempt: Reply("", finish_reason="error")) as server:
         kinds = [type(outcome) for outcome in ask(server.base_url, REQUEST, REQUEST)]
@@ -401,6 +410,11 @@ def opened(**options: Any) -> OpenAI:
 
     asyncio.run(run())
     return backend
+
+
+def test_limit_name_by_server() -> None:
+    assert opened().limit_name == "max_completion_tokens"
+    assert opened(base_url="http://127.0.0.1:1/v1").limit_name == "max_tokens"
 
 
 def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
