@@ -93,14 +93,14 @@ def find_checkpoint(name: str) -> Checkpoint:
 
 
 @contextmanager
-def loading(what: str, device: str = "") -> Iterator[None]:
+def loading(what: str, device: str = "", smaller: str = SMALLER) -> Iterator[None]:
     """Loads under the user's own umask. Raises BackendError for broken files, or more than the device has room for."""
     try:
         with files.usual():
             yield
     except Exception as error:  # each library has its own for files that are missing or broken
         if type(error).__name__ == "OutOfMemoryError":
-            raise BackendError(f"{what} does not fit the memory of {device}.", SMALLER) from None
+            raise BackendError(f"{what} does not fit the memory of {device}.", smaller) from None
         raise BackendError(f"{what} cannot be loaded: {line_of(error)}.", "-v shows where") from error
 
 

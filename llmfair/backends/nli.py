@@ -79,7 +79,7 @@ class Nli(InProcess[Mapping[str, list[int]]]):
         self._tokens = min(TOKENS, self._tokenizer.model_max_length, self.checkpoint.context or TOKENS)
         source, revision = self.checkpoint.source, self.checkpoint.revision
         device = checkpoints.device_of()[0]
-        with checkpoints.loading(self.checkpoint.name, device):
+        with checkpoints.loading(self.checkpoint.name, device, "a smaller model"):
             kind = transformers.AutoModelForSequenceClassification
             model = kind.from_pretrained(source, revision=revision, dtype=getattr(torch, self.dtype))
             self._model = model.eval().to(device)

@@ -139,6 +139,19 @@ def test_it_answers_nothing_else_and_files_that_are_broken_are_said_in_a_sentenc
         answers(tmp_path / "broken", chats())
 
 
+def test_too_little_memory_names_what_it_takes(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    def none(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(AutoModelForSequenceClassification, "from_pretrained", none)
+    with pytest.raises(BackendError, match="does not fit the memory of") as error:
+        answers(classifier, chats())
+    assert error.value.hint == "a smaller model"
+
+
 def corpus(folder: Path) -> Path:
     """Six questions about twelve notes, four of them judged useful for each; the words differ from note to note."""
     docs = [
