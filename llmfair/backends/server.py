@@ -159,7 +159,7 @@ class Server(ABC):
         answers, models = 200 <= reply.status < 300, list[str]()
         if answers:
             with suppress(*UNPARSEABLE):
-                models = [str(row["id"]) for row in decode(reply.body)["data"]]
+                models = [str(row["id"]) for row in decode(reply.body)["data"]] or [""]
         if not models and not self.lists_models and (answers or reply.status in _ELSEWHERE):
             return
         if not answers:

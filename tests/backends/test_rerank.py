@@ -10,6 +10,7 @@ import pytest
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
 from llmfair.backends.rerank import Rerank, rerank
 from llmfair.errors import BackendError, LlmfairError, UsageError
+from llmfair.io.net import Reply
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.questions import ListScores, read_scores
@@ -109,6 +110,15 @@ def test_faulty_rows_are_classified_and_no_score_is_made_up(
 def test_what_is_no_answer(reply: Any, expected: type[BaseException]) -> None:
     with Endpoint(lambda body, number: reply) as server:
         assert type(ask(server.url)) is expected
+
+
+def test_a_list_of_models_that_is_empty_lists_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def listed(*_: object, **__: object) -> Reply:
+        return Reply(200, {}, b'{"data": []}')
+
+    monkeypatch.setattr(Rerank, "_ask", listed)
+    with pytest.raises(BackendError, match="it lists none"):
+        asyncio.run(Rerank("m", BackendOptions(base_url="http://h")).look())
 
 
 def test_the_key_is_the_project_s_own_or_the_vendor_s(monkeypatch: pytest.MonkeyPatch) -> None:
