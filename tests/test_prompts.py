@@ -25,6 +25,18 @@ text = "Rank for {query}:\\n{passages}\\nLike {answer}, as {{json}}."
 """
 
 
+SHA256 = {
+    "first": "2288a213", "listwise": "944df3d9", "listwise-fair": "32a0f6ab", "listwise-general": "0a24fe13",
+    "listwise-general-fair": "764980db", "neural": "6ad24740", "pairwise": "fa947e2a", "pairwise-general": "4d105c7d",
+    "pairwise-scores": "ccc9062e", "pairwise-sort": "59ced2df", "pointwise": "aef9e01e", "rag/cited": "b5b54928",
+    "rag/entailment": "83bb17b9", "rag/label": "51d58171", "rag/lamp-1": "0d172a72", "rag/lamp-2": "e2cea120",
+    "rag/lamp-3": "3d6de164", "rag/lamp-4": "a5bc7992", "rag/lamp-5": "e64b21ef", "rag/lamp-6": "98eb4bf9",
+    "rag/lamp-7": "e46b37d9", "rag/question": "9696dcf0", "rag/support": "19dec28b", "refine": "82eed617",
+    "scores": "424dbd8a", "setwise": "2cd1f510", "tournament": "65c312e3",
+}  # fmt: skip
+"""How that of each shipped prompt begins: another text is another audit."""
+
+
 def written(folder: Path, text: str, name: str = "mine.toml") -> str:
     (folder / name).write_text(text, encoding="utf-8")
     return str(folder / name)
@@ -40,7 +52,7 @@ def refusal(folder: Path, text: str) -> str:
 
 
 def test_the_shipped_prompts_are_listed_and_load() -> None:
-    assert "listwise" in prompt_names()
+    assert {name: load_prompt(name).sha256[:8] for name in prompt_names()} == SHA256
     for name in prompt_names():
         prompt = load_prompt(name)
         assert prompt.id == name and prompt.source
