@@ -122,7 +122,7 @@ class Group:
 
 
 def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, Kind]) -> list[Group]:
-    """Audits by task, collection and lists, which name several tables of a collection; `kinds` by task."""
+    """Audits by task, collection and lists, which name several tables with settings that differ; `kinds` by task."""
     tables: dict[tuple[str, str], list[list[AuditedRun]]] = {}
     for audited in audits:
         of_data = tables.setdefault((audited.results.task, audited.collection), [])
@@ -133,9 +133,12 @@ def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, Kind]) -> list[G
     groups = []
     for (task, dataset), of_data in tables.items():
         kind, every = kinds[task], [*chain(*of_data)]
-        for table in of_data:
+        drawn = [table[0].drawn_by for table in of_data]
+        differ = [name for name in DRAWN_BY if any(by[name] != drawn[0][name] for by in drawn)]
+        for table, by in zip(of_data, drawn, strict=True):
             digits = dict.fromkeys(str(audited.settings.get(LISTS))[:6] for audited in table)
-            names = f"lists {' and '.join(digits)}" * (len(of_data) > 1)
+            settings = [f"{name.replace('_', '-')} {by[name]}" for name in differ if by[name] is not None]
+            names = ", ".join([f"lists {' and '.join(digits)}", *settings]) if len(of_data) > 1 else ""
             groups.append(Group(task, dataset, _rows_of(kind, table, every), kind.measure.aside, names))
     return groups
 

@@ -145,11 +145,11 @@ IN_EVAL, IN_PLACES = (audited("a", name, name, f"{EVAL}/{name}") for name in ("g
     ("runs", "tables"),
     [
         ([A, audited("b", "gender", "1" * 64)], [("sample", "", "a b")]),
-        ([A, B], [("sample", "lists 111111", "a"), ("sample", "lists 222222", "b")]),
+        ([A, B], [("sample", "lists 111111", "a"), ("sample", "lists 222222, relevant 24", "b")]),
         ([A, audited("b", "gender", "2" * 64)], [("sample", "lists 111111", "a"), ("sample", "lists 222222", "b")]),
         # lists of another attribute are others, and stand beside those that the same settings drew
         ([A, B, audited("b", "location", "3" * 64, relevant=24)],
-         [("sample", "lists 111111", "a"), ("sample", "lists 222222 and 333333", "b")]),
+         [("sample", "lists 111111", "a"), ("sample", "lists 222222 and 333333, relevant 24", "b")]),
         ([IN_EVAL, IN_PLACES], [(EVAL, "", "a")]),
         ([audited("a", name, name, f"hf:org/{name}") for name in ("gender", "location")],
          [("hf:org/gender", "", "a"), ("hf:org/location", "", "a")]),
