@@ -212,7 +212,7 @@ def _asked(base: Unmitigated, audit: Audit, spending: Spending, watch: Watch) ->
     if written.folder.read_manifest().settings["lists_sha256"] != base.manifest.settings["lists_sha256"]:
         raise UsageError(
             "the lists are not what they were at the time of the run.",
-            "llmfair listwise with the run's settings audits them as they are now",
+            f"{base.command()}    audits them as they are now",
         )
     return written.folder
 

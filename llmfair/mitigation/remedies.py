@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair import registry
-from llmfair.audits.commands import TRAINABLE, training_of
+from llmfair.audits.commands import TRAINABLE, command_of, training_of
 from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.results import ListwiseResults
 from llmfair.audits.listwise.score import Rankings, of_folder
@@ -89,6 +89,10 @@ class Unmitigated:
         places = {doc_id: place for place, doc_id in enumerate(judged.candidates.doc_ids)}
         ordered = judged.candidates.at([places[doc_id] for doc_id in ranking.doc_ids])
         return replace(ordered, scores=tuple(float(n - rank) for rank in range(n)))
+
+    def command(self, **differs: Any) -> str:
+        """The command of the run with other settings."""
+        return command_of(TASK, replace(self.settings, **differs), self.model)
 
     def again(self, subject: Subject, remarks: Sequence[str] = (), **differs: Any) -> Audit:
         """The same lists under this prompt, asked once more, of this subject and with other settings. Raises UsageError
@@ -250,8 +254,7 @@ class Consensus(Remedy):
         run.require_prompt()
         if max(map(len, run.orders.values())) < 2:
             raise UsageError(
-                "the run ranked each list once, and a consensus takes several orders.",
-                "the same audit with --orders 3",
+                "the run ranked each list once, and a consensus takes several orders.", run.command(orders=3)
             )
         return merged(run, consensus)
 
@@ -340,10 +343,10 @@ class NamedPrompt(Remedy):
         if name == run.condition:
             raise UsageError("it is the prompt that is mitigated.", "--condition neutral")
         if name is None or name not in run.results.design.conditions:
-            ways = f"--conditions {run.condition},{name}" if name else "`words` in attributes.toml"
-            raise UsageError(
-                f"the run did not ask under the {name or 'protected'} prompt.", f"the same audit with {ways}"
+            again = (
+                run.command(conditions=f"{run.condition},{name}") if name else "`words` in attributes.toml"
             )
+            raise UsageError(f"the run did not ask under the {name or 'protected'} prompt.", again)
         return Remedied(orders_of(run.rankings, name), calls=run.results.answers[name].asked, condition=name)
 
 

@@ -151,7 +151,10 @@ def test_a_run_of_one_order_and_prompt(tmp_path: Path) -> None:
     by_name = remedies(Path("one") / "mitigation")
     assert "consensus takes several orders" in by_name["consensus"]["error"]["message"]
     assert "did not ask under the female prompt" in by_name["named-prompt"]["error"]["message"]
-    assert "--conditions neutral,female" in by_name["named-prompt"]["error"]["hint"]
+    asked = "llmfair listwise -m fake:biased --limit 6"
+    hints = [by_name[remedy]["error"]["hint"] for remedy in ("consensus", "named-prompt")]
+    assert all(hint.startswith(asked) for hint in hints) and "--orders 1" not in hints[0]
+    assert "--orders 1 " in hints[1] and "--conditions neutral,female" in hints[1]
     assert by_name["offset"]["figures"]["Consistency"]["reason"] == "single_order"
     assert "consensus is not here" in found.out
 
