@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from llmfair.report.table import Table
 
 PLAIN_EVERY = 10.0
+RATE_SECONDS = 60.0
 GAP = "  "
 MOST_NOTES = 4
 """Notes below a table with a verdict that a terminal shows; the first change most how it is read."""
@@ -90,9 +92,14 @@ def fail(error: LlmfairError) -> int:
     say_message(error)
     if error.hint:
         print_text(secrets.said(f"  {error.hint}"), sys.stderr)
+    trace(error)
+    return error.exit_code
+
+
+def trace(error: LlmfairError) -> None:
+    """Where an error comes from, with --verbose."""
     if output.verbose:
         print(secrets.said("".join(traceback.format_exception(error))), end="", file=sys.stderr)
-    return error.exit_code
 
 
 def failed_after_output(error: LlmfairError) -> Exception:
@@ -226,7 +233,7 @@ class Line(ABC):
 
     def __init__(self, name: str, total: int) -> None:
         self.name, self.total = name, total
-        self.first: tuple[float, int] | None = None
+        self.looks = deque[tuple[float, int]]()
 
     @abstractmethod
     def done_now(self) -> int:
@@ -237,11 +244,13 @@ class Line(ABC):
         """What the line says, the first and the last the most worth knowing."""
 
     def rate(self, done: int) -> float:
-        """How many a second were done since it was first looked at, 0 then."""
-        now = time.monotonic()
-        if self.first is None:
-            self.first = now, done
-        since, earlier = self.first
+        """How many a second were done over the last minute, 0 when first looked at."""
+        now, looks = time.monotonic(), self.looks
+        if not looks or now - looks[-1][0] >= 1:
+            looks.append((now, done))
+        while len(looks) > 1 and now - looks[1][0] >= RATE_SECONDS:
+            looks.popleft()
+        since, earlier = looks[0]
         return (done - earlier) / (now - since) if now > since else 0.0
 
     def left(self, rate: float) -> str:

@@ -28,6 +28,10 @@ def test_a_line_says_how_far_how_fast_at_what_cost_and_how_long(monkeypatch: pyt
     )
     progress.waiting_until, progress.waiting_for = clock.now + 12, "rate limited"
     assert state.line().endswith("rate limited, waiting 12 s")
+    progress.waiting_until, clock.now = 0.0, clock.now + 300
+    state.line()
+    progress.answered, clock.now = 500, clock.now + 60
+    assert "  5.0/s  " in state.line() and state.line().endswith("  1:40 left"), "of the last minute"
 
 
 def drawn(state: terminal.Line, width: int) -> str:
