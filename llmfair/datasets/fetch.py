@@ -159,6 +159,8 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
     try:
         done = record[step]
         files.check(collection.folder, FILES[step])
+        kept = [path for name in FILES[step] if (path := collection.folder / name).exists()]
+        made = min(path.stat().st_mtime_ns for path in kept)
     except (LookupError, OSError, ValueError):
         return False
     sources = {source["from"]: (source["bytes"], source["md5"]) for source in done["sources"]}
@@ -167,8 +169,9 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
         if seen is None:
             return False
         if "://" not in place:  # a file may say otherwise by now
-            size = path.stat().st_size if path.is_file() else None
-            if size != seen[0] or md5_of(path) != seen[1]:
+            if not path.is_file() or (facts := path.stat()).st_size != seen[0]:
+                return False
+            if max(facts.st_mtime_ns, facts.st_ctime_ns) >= made and md5_of(path) != seen[1]:
                 return False
     if step == "topics":
         return True

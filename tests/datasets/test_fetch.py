@@ -523,6 +523,20 @@ def test_a_fetch_that_ends_between_two_files_is_not_trusted(
 
 
 @pytest.mark.whole
+def test_copies_that_are_older_than_what_was_made_of_them_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetching = again(tmp_path / "a", made(100))
+    ran(*fetching)
+    with monkeypatch.context() as patch:
+        patch.delattr(fetch, "md5_of")
+        assert ran(*fetching).json["already_fetched"]
+    for path in (tmp_path / "a").iterdir():
+        path.touch()
+    assert ran(*fetching).json["already_fetched"]
+
+
+@pytest.mark.whole
 def test_a_broken_copy_takes_nothing_away(tmp_path: Path) -> None:
     ran(*again(tmp_path / "a", made(100), "--index", "pool"))
     ran(*REFINE, "-o", "run")
