@@ -389,7 +389,7 @@ def read_argument(what: str, text: str, free: Free) -> Argument:
 
 
 def assignments(text: str) -> dict[str, str] | None:
-    """The texts of `key=value,…` by key, as measures, strategies and rankers have them; None of anything else.
+    """The texts of `key=value,…` by key, as measures have them; None of anything else.
 
     A value stands bare, in quotes, or in braces; each key once. This is the grammar of ir_measures.
     """
@@ -403,6 +403,18 @@ def assignments(text: str) -> dict[str, str] | None:
     return written
 
 
+def between_commas(text: str) -> list[str]:
+    """The parts of a text between its commas, but for those in brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + {"(": 1, ")": -1}.get(character, 0))
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
 def read_arguments(name: str, written: Mapping[str, str], readers: Mapping[str, Free]) -> dict[str, Any]:
     """The value of every parameter of what is called so, those written over the defaults. Raises UsageError."""
     values: dict[str, Any] = {param: free.default for param, free in readers.items()}
@@ -414,11 +426,18 @@ def read_arguments(name: str, written: Mapping[str, str], readers: Mapping[str, 
 
 
 def read_parameters(name: str, text: str, declared: Declared) -> dict[str, Any]:
-    """The same of what stands behind a name, as in `fair-star:p=0.3,alpha=0.15`. Raises UsageError."""
+    """The same of what stands behind a name, as in `fair-star:p=0.3,alpha=0.15`; a value may be any text, a path say.
+
+    Raises UsageError.
+    """
     readers = {param: reader_of(allowed) for param, allowed in declared.items()}
-    if (written := assignments(text)) is None:
-        example = spelled({param: free.default for param, free in readers.items()}, ",")
-        raise UsageError(f"{name}: '{text}' is not key=value.", f"for example {name}:{example}")
+    written: dict[str, str] = {}
+    for part in between_commas(text) if text else ():
+        param, _, value = map(str.strip, part.partition("="))
+        if not value or param in written:
+            example = spelled({param: free.default for param, free in readers.items()}, ",")
+            raise UsageError(f"{name}: '{text}' is not key=value.", f"for example {name}:{example}")
+        written[param] = value
     return read_arguments(name, written, readers)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.metrics.base import Definition, Judged, Measure, Observation, assignments
+from llmfair.metrics.base import Definition, Judged, Measure, Observation, assignments, between_commas
 from llmfair.metrics.utility import trec_eval_measure, trec_eval_names
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
@@ -73,14 +73,7 @@ def _measure(
 
 def parse_measures(text: str, reads: type[Observation] | None = None) -> tuple[Measure, ...]:
     """A comma-separated list of measures, each once. Raises UsageError for none."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    measures = dict.fromkeys(parse_measure(part, reads) for part in parts if part.strip())
+    measures = dict.fromkeys(parse_measure(part, reads) for part in between_commas(text) if part.strip())
     if not measures:
         raise UsageError("--measures names none.", "for example P@20,nDCG@20,ExpRatio")
     return tuple(measures)

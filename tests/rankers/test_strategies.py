@@ -17,7 +17,7 @@ from llmfair import registry
 from llmfair.audits.listwise.design import make_design
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.errors import UsageError
-from llmfair.metrics.base import Declared, number, read_parameters, spelled, whole
+from llmfair.metrics.base import Declared, Free, number, read_parameters, spelled, whole
 from llmfair.nouns import (
     Candidates,
     Chat,
@@ -315,10 +315,19 @@ def test_what_is_written_stands_over_the_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    "path", ["/models/my model", "dense:/a=b/c", "org/model(v1, small)", "/a)b", "dense:'x'"]
+)
+def test_a_value_is_any_text(path: str) -> None:
+    declared: Declared = {"encoder": Free(None, str, "a path"), "k": whole(400, 2000)}
+    assert read_parameters("x", f"encoder={path}, k=7", declared) == {"encoder": path, "k": 7}
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("q=1", "x has no parameter 'q'."),
         ("p=", "x: 'p=' is not key=value"),
+        ("p=0.3,", "x: 'p=0.3,' is not key=value"),
         ("p=0.1,p=0.2", "x: 'p=0.1,p=0.2' is not key=value"),
         ("p=1.2", "x: p cannot be '1.2'."),
         ("k=2001", "x: k cannot be '2001'."),
