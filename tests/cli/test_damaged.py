@@ -152,6 +152,21 @@ def test_lost_or_doubled_verdicts_are_said(change: Callable[[list[str]], list[st
     refuses(says, "score", "run")
 
 
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda row: row | {"side": row["side"][1:]}, "run/candidates.jsonl: the list of"),
+        (lambda row: row | {"query_id": "another"}, ", which candidates.jsonl lacks."),
+    ],
+)
+def test_lists_that_lack_something_are_said(change: Callable[[Any], Any], says: str) -> None:
+    path = copied("listwise", "run") / "candidates.jsonl"
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps(change(json.loads(first))), *others]) + "\n")
+    refuses(says, "report", "run")
+
+
 def test_an_attribute_of_a_manifest_that_is_none_is_named() -> None:
     hurt(
         "listwise", "manifest.json", lambda found: found | {"settings": found["settings"] | {"attribute": {}}}

@@ -342,12 +342,18 @@ def read_lists(
     """The lists of a listwise run folder by query, and by condition what came first of each: initial order and repeat,
     from 0, and the documents best first. Raises UsageError for files that cannot be read."""
     path = folder / "candidates.jsonl"
-    lists = {row.query_id: row for row in read_lines(path, CandidatesLine)} if path.is_file() else {}
+    if not path.is_file():
+        return {}, {}
+    lists = {row.query_id: row for row in read_lines(path, CandidatesLine)}
+    for row in lists.values():
+        if not len(row.doc_ids) == len(row.side) == len(row.relevance):
+            raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
     ranked: dict[str, dict[str, tuple[int, int, Sequence[str]]]] = {}
     for file, condition, order, repeat in files_in(folder):
         for query_id, ranking in read_run(file, hint=HINT).rankings.items():
-            if query_id in lists:
-                ranked.setdefault(condition, {}).setdefault(query_id, (order, repeat, ranking.doc_ids))
+            if query_id not in lists:
+                raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
+            ranked.setdefault(condition, {}).setdefault(query_id, (order, repeat, ranking.doc_ids))
     return lists, ranked
 
 

@@ -513,7 +513,7 @@ def furthest_lists(
         beside = max(others, key=lambda condition: abs(values[condition] - values[far]), default=None)
         row = lists[query_id]
         facts = {
-            d: (side, rel > 0) for d, side, rel in zip(row.doc_ids, row.side, row.relevance, strict=False)
+            d: (side, rel > 0) for d, side, rel in zip(row.doc_ids, row.side, row.relevance, strict=True)
         }
         rankings = []
         for condition in (name for name in values if name in (far, beside)):
