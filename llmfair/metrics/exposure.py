@@ -13,13 +13,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmfair.metrics.base import ControlledExposures, Judged, Quotient, Ratio, Undefined, Values, measure
+from llmfair.metrics.base import (
+    ControlledExposures,
+    Flags,
+    Floats,
+    Judged,
+    Places,
+    Quotient,
+    Ratio,
+    Undefined,
+    Values,
+    measure,
+)
 from llmfair.nouns import Ranking, Side
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 def position_weights(n: int, cutoff: int | None = None) -> Floats:
@@ -73,7 +80,7 @@ def _exposures(judged: Judged, cutoff: int | None, missing: str, ranked: Flags, 
     return table
 
 
-def _chances_of_first(judged: Judged, ranking: Ranking, places: NDArray[np.intp]) -> Floats:
+def _chances_of_first(judged: Judged, ranking: Ranking, places: Places) -> Floats:
     """P(i at 1) of a Plackett-Luce model: the softmax of its log-weights; what has no score has no chance."""
     scores = dict(zip(reversed(ranking.doc_ids), reversed(ranking.scores or ()), strict=True))
     log_weights = np.array([scores.get(judged.doc_ids[place], -np.inf) for place in places])
@@ -97,7 +104,7 @@ def exposure(judged: Judged, cutoff: int | None, log: str) -> Values:
     if log == "2":
         mean *= np.log(2)
     return {
-        side: float(mean[members].mean()) if members.any() else absent or Undefined("no_group")
+        side: float(mean[members].mean()) if absent is None or members.any() else absent
         for side, members in zip(Side, sides, strict=True)
     }
 

@@ -15,15 +15,21 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value, Values, measure
+from llmfair.metrics.base import (
+    Flags,
+    Floats,
+    Judged,
+    Places,
+    QueryComparisons,
+    Undefined,
+    Value,
+    Values,
+    measure,
+)
 from llmfair.nouns import Encounter, Ranking, Side
 from llmfair.stats.strata import Choices, Comparisons, Stratum, pair_counts
 
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Places = NDArray[np.intp]
 OF_ODDS: Mapping[str, Any] = {
     "parity": 1.0, "bounds": (0.0, math.inf), "scale": "log", "cutoff": "none", "of_all": True,
     "cite": "logistic model of first encounters, slots as a polynomial of degree 4; jackknife over queries",
@@ -181,7 +187,7 @@ def pairs_shown(relevant: Flags) -> dict[tuple[int, Stratum], int]:
     return {(0, Stratum.RELEVANT): int(relevant.sum()), (0, Stratum.IRRELEVANT): int((~relevant).sum())}
 
 
-def _places(ranking: Ranking, doc_ids: Sequence[str], order: NDArray[np.intp]) -> NDArray[np.float64]:
+def _places(ranking: Ranking, doc_ids: Sequence[str], order: Places) -> Floats:
     """The place of every candidate, the same for those of one score; shape (n,)."""
     places = np.empty(len(order))
     places[order] = np.arange(len(order))
@@ -277,7 +283,7 @@ def _of_choices(judged: Judged) -> QueryComparisons | Undefined:
     return QueryComparisons(Choices(query, np.array(relevant), shown, window, *alternatives), judged.doc_ids)
 
 
-def _slots(encounter: Encounter, doc_ids: Sequence[str]) -> NDArray[np.float64]:
+def _slots(encounter: Encounter, doc_ids: Sequence[str]) -> Floats:
     """Where items stood when shown: -1 first, 1 last; shape (items,). 0 each where they were not shown at once."""
     if not encounter.shown:
         return np.zeros(len(doc_ids))
