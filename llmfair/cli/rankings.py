@@ -199,6 +199,8 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         return
     if settings.dry_run:
         planned = plan_finetune(settings)
+        for warning in planned.warnings:
+            terminal.warn(warning)
         terminal.show(style, planned, lambda: "\n".join(map(visible, words.plan_text(planned).splitlines())))
         return
     display, error = words.TrainingProgress(), None

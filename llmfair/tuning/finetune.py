@@ -40,6 +40,7 @@ from llmfair.results import Words, lines_of
 from llmfair.rundir import COLUMNS, csv_text, folder_name, now
 from llmfair.settings.commands import FinetuneSettings
 from llmfair.settings.declaration import band_of
+from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import drawing, effects, head, lora
 from llmfair.tuning import results as typed
 from llmfair.tuning.drawing import ExampleGroup, Floats, Ids, PairDraw, PairGroup, TrainingPair
@@ -361,9 +362,14 @@ def plan_finetune(settings: FinetuneSettings) -> typed.FinetunePlan:
     lengths = [len(ids) for ids in chain(*by_query.values())]
     common = [head.common_prefix(of_query) for of_query in by_query.values()]
     mean, shared = sum(lengths) / len(lengths), sum(common) / len(common)
+    few = (
+        f"fewer than {FEWEST_QUERIES} queries to test on: the effect on unseen queries cannot be assessed; take a "
+        "larger dataset, or a lower --train-share"
+    )
     return typed.FinetunePlan(
         **design.of_training(str(design.folder().path)),
         status="planned",
+        warnings=[few] * (len(design.drawn.split.test) < FEWEST_QUERIES),
         steps=lora.steps_of(settings),
         tokens=typed.PromptTokens(mean, max(lengths), shared, len(lengths)),
         estimate=estimate(design.checkpoint, settings, mean, shared),

@@ -124,6 +124,7 @@ class FinetunePlan(OfTraining, frozen=True, kw_only=True):
     """llmfair finetune-lora --dry-run."""
 
     status: Literal["planned"]
+    warnings: Annotated[Sequence[str], Meta(description="What the training cannot tell.")] = ()
     steps: Count
     tokens: PromptTokens
     estimate: Needs | None
