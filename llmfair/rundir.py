@@ -84,6 +84,7 @@ class Manifest(RunSettings):
     model: str
     simulated: bool
     invocations: Annotated[Sequence[Invocation], Meta(min_length=1)]
+    planned_calls: Count | None = None
     journal_answers: Count = 0
     prompt: PromptRecord | None = None
     warnings: Sequence[str] = ()

@@ -261,8 +261,12 @@ def _read(path: Path, hint: str = AGAIN) -> Any:
 
 def unfinished(source: Source) -> str:
     """What a run without results lacks, in a sentence."""
-    status = "running" if source.run.is_locked() else "interrupted"
-    return f"{source.name} has no results yet ({status})"
+    if source.manifest is None:
+        status = "running" if source.run.is_locked() else "interrupted"
+        return f"{source.name} has no results yet ({status})"
+    summary, planned = source.run.summary(), source.manifest.planned_calls
+    answers = f"{summary['answers']:,}" + (f" of {planned:,}" if planned else "") + " answers are on disk"
+    return f"{source.name} has no results yet ({summary['status']}; {answers})"
 
 
 def missing_of(
