@@ -222,8 +222,9 @@ def test_a_report_that_cannot_be_written_loses_no_run(undrawn: None, monkeypatch
         patch.setattr("llmfair.api.write_page", full)
         with pytest.warns(
             UserWarning, match="no report was written, everything else was: OSError: no space left"
-        ):
+        ) as warned:
             result = llmfair.audit_pairwise(**{**PAIRS, "report": True})
+    assert warned[0].filename == __file__, "the caller's own line"
     assert result["FlipRate", "relevant"].value is not None
     assert llmfair.write_report(result) == result.folder / "report.html"
 

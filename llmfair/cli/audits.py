@@ -206,8 +206,13 @@ def write_report(run: RunDir, open_it: bool = False) -> Path | None:
     """`report.html` beside an audit's results; None, with a warning, where there can be none."""
     from llmfair.api import report_beside
 
-    path = report_beside(run, terminal.warn)
-    if path is not None and open_it:
+    try:
+        path = report_beside(run)
+    except LlmfairError as error:
+        terminal.warn(error.message)
+        terminal.trace(error)
+        return None
+    if open_it:
         open_page(path)
     return path
 

@@ -45,6 +45,7 @@ def test_drawing_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(api, "page_of", fails)
     found = llmfair(*SMALL)
     assert found.code == 0 and "everything else was: MemoryError: no room" in found.err
+    assert "Traceback" not in found.err and 'raise MemoryError("no room")' in llmfair(*SMALL, "-v").err
     assert RunDir(only_run()).read_manifest().status == "complete"
 
 
@@ -123,11 +124,12 @@ def test_a_run_without_results_is_named_and_left_out() -> None:
     assert llmfair(*SMALL, "-o", "killed", "--max-calls", "9").code == 3
     for path in Path("killed").glob("results.json"):
         path.unlink()
-    found = refuses("Error: killed has no results yet (interrupted).", "report", "killed")
+    planned = RunDir(Path("killed")).read_manifest().planned_calls
+    lacks = f"killed has no results yet (incomplete; 9 of {planned:,} answers are on disk)"
+    found = refuses(f"Error: {lacks}.", "report", "killed")
     assert "the command that began the run completes it" in found.err
     ran(*SMALL, "--no-report", "-o", "whole")
     found = llmfair("report", "killed", "whole")
-    lacks = "killed has no results yet (interrupted)"
     assert found.code == 0 and f"Not complete: {lacks}" in found.err
     assert lacks in "".join(read(Path("report.html")).text)
 
