@@ -29,6 +29,7 @@ from llmfair.results import Exhibits, Row, lines_of, query_figures
 from llmfair.rundir import REPORT, RunDir, find_run, with_factors
 from llmfair.settings import named, value_of
 from llmfair.settings.commands import (
+    EVIDENCE,
     AuditSettings,
     FinetuneSettings,
     MitigateSettings,
@@ -460,7 +461,7 @@ def write_report(
     *runs: Runs,
     file: Name | None = None,
     figures: str | Iterable[str] = (),
-    evidence: int = 20,
+    evidence: int = EVIDENCE,
     runs_dir: Name = "runs",
 ) -> Path:
     """Writes the report of one run, or of several side by side, as one HTML file; returns its path.
@@ -575,18 +576,22 @@ def _watch(name: str, visible: bool, batch: bool = False) -> Watch:
     return Watching(name, batch=batch) if visible else no_watch
 
 
-def report_beside(run: RunDir, tell: Callable[[str], object]) -> Path | None:
-    """The report beside the results; None where there can be none, since no run is lost by it: `tell` hears why."""
+def report_beside(run: RunDir) -> Path:
+    """The report beside the results. Raises LlmfairError where there can be none, by which no run is lost."""
     try:
         return write_report(run.path)
     except Exception as error:
         why = error if isinstance(error, LlmfairError) else f"{type(error).__name__}: {error}"
-        tell(f"no report was written, everything else was: {why}")
-        return None
+        raise LlmfairError(f"no report was written, everything else was: {why}") from error
 
 
 def _report(run: RunDir) -> None:
-    report_beside(run, lambda text: warnings.warn(text, stacklevel=7))
+    """The same, with a warning that points to the caller's own line, however deep this is."""
+    try:
+        report_beside(run)
+    except LlmfairError as error:
+        ours = [Path(of.filename).is_relative_to(Path(__file__).parent) for of in inspect.stack(0)]
+        warnings.warn(str(error), stacklevel=ours.index(False) + 1)
 
 
 def _readable(error: LlmfairError, folder: Path) -> LlmfairError:

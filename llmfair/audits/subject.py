@@ -26,6 +26,7 @@ from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.settings.commands import Asking, AuditSettings, wished
 from llmfair.settings.declaration import seconds
 
+THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {
     "constrain": "a model in this process or a vLLM server can; without it unparseable answers are counted",
     "margins": "read the answers' text with --answers text",
@@ -187,7 +188,7 @@ def sampling_of(settings: Asking) -> Sampling:
         extra["chat_template_kwargs"] = template
     return Sampling(
         temperature=settings.temperature, max_tokens=settings.max_tokens or 0,
-        thinking_tokens=4096 if settings.thinking else 0, seed=settings.model_seed, extra=extra,
+        thinking_tokens=THINKING_TOKENS if settings.thinking else 0, seed=settings.model_seed, extra=extra,
         constrain=settings.constrain, margins=settings.margins,
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from llmfair.cli.audits import cost_text, open_page
 from llmfair.cli.options import RunsDir, View, command, flag, group, run_argument
 from llmfair.errors import UsageError
 from llmfair.io.text import count, visible
+from llmfair.settings.commands import EVIDENCE
 
 if TYPE_CHECKING:
     from llmfair.rundir import RunDir
@@ -63,7 +64,7 @@ def report(
     figures: Annotated[str | None, flag("Also as files in plots/: svg, pdf, png.", "--figures")] = None,
     evidence: Annotated[
         int, flag("Answers shown with their prompts.", "--evidence", min=0, max=100_000)
-    ] = 20,
+    ] = EVIDENCE,
     # nor `format`, what their tables are printed as
     shape: Annotated[Literal["html", "md", "latex", "csv", "card"], PageFormat] = "html",
     open_it: Annotated[bool, flag("Open it in the browser.", "--open")] = False,

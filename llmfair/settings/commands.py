@@ -37,8 +37,8 @@ from llmfair.settings.declaration import (
 )  # fmt: skip
 
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
-
-
+EVIDENCE = 20
+"""Answers that a report shows."""
 ENGINES = Form(("local", "ray").index, "local or ray")
 
 
