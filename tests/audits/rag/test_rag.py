@@ -514,7 +514,11 @@ def test_each_stop_has_what_there_is_by_then_and_the_whole_run_goes_on_in_its_fo
         counts.append(asked(run))
         assert counts[-1] <= planned("--stop-after", stop)
         assert (run / "qrels.txt").read_text().count("\n") == (0 if stop == "retrieval" else 8 * 20)
-        assert len(table(run / "scores.csv")) == 8 * 20 and (run / "rankings/bm25.run").is_file()
+        scores, ranked = table(run / "scores.csv"), (run / "rankings/bm25.run").read_text().splitlines()
+        assert len(scores) == 8 * 20 == len(ranked)
+        assert [line.split()[0] for line in ranked] == [row["query_id"] for row in scores], (
+            "in the audit's order"
+        )
         assert bool(table(run / "metrics.csv")) == (stop == "outputs")
     assert counts[:2] == [0, 8 * 21] and counts[2] > 300
     assert len({*disparities}) == 1, "what is shown hangs on no answer"
