@@ -245,7 +245,7 @@ def test_an_adapter_that_always_names_the_first_item_is_rejected(
 
 def test_a_plan_knows_what_it_takes(root: Path) -> None:
     planned = finetune(root, "--dry-run", "--json").json
-    assert not Path("adapters").exists()
+    assert not Path("adapters").exists() and len(planned["warnings"]) == 1
     assert planned["steps"] == 4 and len(planned["prompts"]) == 3
     assert planned["held_out"] == {"queries": 2, "chance": 0.0, "needed": 163}
     first, second = planned["prompts"][:2]
