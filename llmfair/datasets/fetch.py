@@ -161,9 +161,9 @@ def _is_done(step: Step, collection: Collection, record: Mapping[str, Any], opti
         files.check(collection.folder, FILES[step])
         kept = [path for name in FILES[step] if (path := collection.folder / name).exists()]
         made = min(path.stat().st_mtime_ns for path in kept)
-    except (LookupError, OSError, ValueError):
+        sources = {source["from"]: (source["bytes"], source["md5"]) for source in done["sources"]}
+    except (LookupError, OSError, TypeError, ValueError):
         return False
-    sources = {source["from"]: (source["bytes"], source["md5"]) for source in done["sources"]}
     for place in map(place_of, options.copies(step)):
         seen, path = sources.get(secrets.written(place)), Path(place)
         if seen is None:

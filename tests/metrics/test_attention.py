@@ -23,9 +23,9 @@ from llmfair.audits.subject import Subject
 from llmfair.datasets.base import load_dataset
 from llmfair.errors import UsageError
 from llmfair.metrics.attention import attention_weights, jensen_shannon, kullback_leibler
-from llmfair.metrics.base import Judged, Product, Undefined, measure_all
+from llmfair.metrics.base import Floats, Judged, Product, Undefined, measure_all
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.targets import UNKNOWN, Floats, cells, half_background, target_shares
+from llmfair.metrics.targets import UNKNOWN, cells, half_background, target_shares
 from llmfair.nouns import Attribute, Ranking, Side
 from tests.finished import audit
 from tests.metrics import attribute_with, grouped, raw, rows, value
