@@ -8,17 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from llmfair.errors import UsageError
+from llmfair.settings import declaration
 from llmfair.settings.commands import AuditSettings
-from llmfair.settings.declaration import (
-    DATA,
-    IMPORTS,
-    MODEL,
-    PROMPT,
-    SPENDING,
-    STATISTICS,
-    Form,
-    PromptSettings,
-)
+from llmfair.settings.declaration import DATA, IMPORTS, MODEL, PROMPT, SPENDING, STATISTICS, PromptSettings
 
 LARGEST_ALPHA = 1000.0
 LARGEST_K, MOST_SAMPLES = 1_000, 10_000
@@ -34,7 +26,9 @@ def alphas_of(text: str) -> Sequence[float]:
     return alphas
 
 
-ALPHAS = Form(alphas_of, f"numbers from 0 to {LARGEST_ALPHA:g} with commas between, such as 1,2,4,8")
+ALPHAS = declaration.Form(
+    alphas_of, f"numbers from 0 to {LARGEST_ALPHA:g} with commas between, such as 1,2,4,8"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
