@@ -17,6 +17,7 @@ from tests.disks import SmallDisk, mounted
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # the package is compiled once, not anew by each of the many processes that tests start
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.pop("PYTHONUNBUFFERED", None)  # which hides what only the last flush can fail at
 # a runner in the background, or under nohup, ignores what tests send to the commands that they start, which would inherit it
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -207,3 +207,9 @@ def test_one_for_several_several_for_one_and_a_whole_number_for_a_fraction() -> 
     settings = ListwiseSettings.make(model="fake:oracle", queries=["a", "b"], timeout=5, output="x")
     assert (settings.model, settings.queries, settings.timeout) == (("fake:oracle",), "a,b", 5.0)
     assert settings.output == Path("x")
+
+
+@pytest.mark.parametrize("band", ["0.5..0.9", "1.1..2", "0.001..1.25", "0.8..1000", "1.25..0.8"])
+def test_a_band_is_around_parity(band: str) -> None:
+    with pytest.raises(UsageError, match="--band"):
+        ListwiseSettings.make(band=band)

@@ -448,3 +448,11 @@ def test_other_refusals() -> None:
     Path("two/manifest.json").write_text(json.dumps(manifest))
     told = "audit different attributes (gender, female against male; gender, male against male)."
     refuses(told, "compare", "one", "two")
+
+
+def test_the_verdict_of_several_runs_is_the_gravest() -> None:
+    for name, strength in (("base", -2), ("same", -2), ("weak", 0)):
+        run(*SHORT, "-m", f"fake:biased,listwise={strength}", "--label", name, output=name)
+    for others in (("same", "weak"), ("weak", "same")):
+        verdict = llmfair("compare", "base", *others, "--json").json["verdict"]
+        assert verdict["status"] == "not assessable" and verdict["sentence"].startswith("same beside base, ")

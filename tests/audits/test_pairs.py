@@ -570,3 +570,19 @@ def test_what_says_nothing_is_counted(given: dict[str, Any], reason: str) -> Non
         assert row["covered"] is row["rejected"] is None
         assert (row["covered_n"], row["rejected_n"]) == (0, 0)
         assert results["smallest"]["relevant"] == {"power": 0.8, "tested": False, "odds": [None, None]}
+
+
+def test_a_question_without_an_answer_ends_the_asking() -> None:
+    from llmfair.audits.runs.stopping import Stopping
+    from llmfair.stats.sequential import EProcess
+
+    def failing() -> Any:
+        raise UsageError("no answer.", "")
+        yield
+
+    probes: Any = ["a", "b"]
+    stopping: Stopping[float] = Stopping(probes, EProcess(BAND), float, lambda _: None)
+    asked = stopping.undecided()
+    with pytest.raises(UsageError):
+        list(stopping.noting(next(asked), failing(), float))
+    assert next(asked, None) is None

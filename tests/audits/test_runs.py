@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import pytest
 from llmfair.asking.limits import Progress
 from llmfair.audits.listwise.measure import answer_counts
 from llmfair.audits.listwise.results import OmittedItems
-from llmfair.audits.runs.run import session
+from llmfair.audits.listwise.settings import ListwiseSettings
+from llmfair.audits.runs.run import Spending, session
+from llmfair.audits.subject import Subject
 from llmfair.cli.audits import cost_text
 from llmfair.errors import LlmfairError
 from llmfair.nouns import Completion, Finish, Ranking, Side
@@ -422,3 +425,34 @@ def test_a_disk_that_fails_leaves_an_honest_manifest(
     }
     assert written["status"] == "incomplete" and written["invocations"][-1]["ended"]
     assert written["journal_answers"] == len(answers) >= 1
+
+
+def test_a_journal_that_lost_one_answer_is_not_the_run_s() -> None:
+    ran(*SMALL, "-o", "run", "-q", "--no-report")
+    journal = Path("run/journal.jsonl")
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:-1]))
+    told = f"holds {len(lines) - 2} answers, 1 fewer than were given."
+    refuses(told, *SMALL, "-o", "run", "-q", "--no-report", code=1)
+
+
+def test_a_line_of_the_journal_that_cannot_be_read_is_named() -> None:
+    ran(*SMALL, "-o", "run", "-q", "--no-report")
+    journal = Path("run/journal.jsonl")
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([*lines[:2], "torn\n", *lines[3:]]))
+    again = ran(*SMALL, "-o", "run", "-q", "--no-report")
+    assert "journal.jsonl:3: not readable, skipped; its answer was asked again if needed" in again.err
+
+
+def test_what_one_run_of_a_command_spent_the_next_one_lacks() -> None:
+    spending, subject = Spending(), Subject("fake:biased")
+    settings = ListwiseSettings.make(max_calls=10, max_cost=1.0, price_in=1.0, price_out=1.0)
+    progress = Progress(calls=4, cost=0.25)
+    with (
+        spending.run(settings, subject, lambda *_: nullcontext()) as (_, noting),
+        noting(Path("run"), {}, progress, 0),
+    ):
+        pass
+    with spending.run(settings, subject, lambda *_: nullcontext()) as (left, _):
+        assert (left.max_calls, left.max_cost) == (6, 0.75)

@@ -586,3 +586,12 @@ def test_parity_of_rankings_takes_windows_that_could_bring_them_out_of_the_band(
         for before, after in ((Conclusion.WITHIN, conclusion), (Conclusion.OUTSIDE, "outside")):
             finding = ListwiseFinding(measure="PreferenceOdds(of=ranking)", conclusion=before, reason=None)
             assert in_reach(finding, Reach(low=low, high=high), (0.8, 1.25)).conclusion == after
+
+
+def test_the_verdict_of_several_runs_is_the_gravest() -> None:
+    for name, strength in (("weak", 0), ("strong", -2)):
+        ran("listwise", "-q", "--no-report", "--passes", "1", "--conditions", "neutral", "--no-repeat",
+            "-m", f"fake:biased,listwise={strength},malformed=0", "-o", name)  # fmt: skip
+    for runs in (("weak", "strong"), ("strong", "weak")):
+        verdict = llmfair("score", *runs, "--json").json["verdict"]
+        assert verdict["status"] == "disparity" and verdict["sentence"].startswith("strong: ")

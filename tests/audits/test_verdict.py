@@ -341,3 +341,10 @@ def test_a_kind_without_settings_of_its_own_can_be_planned() -> None:
     kind = Kind()
     kind.settings = AuditSettings
     assert issubclass(kind.plan_settings, PlanningSettings)
+
+
+@pytest.mark.parametrize("of_a_kind", SPOKEN)
+@pytest.mark.parametrize(("n", "of", "warned"), [(6, ACROSS, True), (6, None, False), (44, ACROSS, False)])
+def test_few_queries_are_warned_of(of_a_kind: str, n: int, of: Interval | None, warned: bool) -> None:
+    said = SPOKEN[of_a_kind].verdict(conclusions({"a": of}, n=n)).sentence
+    assert said.endswith("; few queries, so read the interval with care") is warned

@@ -297,3 +297,11 @@ def test_a_group_that_is_declared_nowhere_is_refused_with_the_way_to_declare_it(
         "gender: protected (female) 12, unprotected (male) 15, unknown 1, mixed 1, other 3"
         in ran("datasets", "show", folder).out
     )
+
+
+def test_a_natural_list_of_one_group_is_left_out_and_names_the_other(tmp_path: Path) -> None:
+    folder = pools(tmp_path / "f", {"men": (900, 0), "more": (900, 0), "both": (1, 1)})
+    dataset = drawn(folder, draw_plan(4, "natural", 2, None, 10))
+    assert dataset.left_out == {
+        name: f"Topic {name}: no protected document was drawn" for name in ("men", "more")
+    }

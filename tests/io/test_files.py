@@ -318,3 +318,12 @@ def test_rows_are_read_by_their_fields(cell: str) -> None:
     path.write_text(f"name,passed,points\n7,True,{cell}\n")
     with pytest.raises(UsageError, match=f"marks.csv:2: is not a mark: '{cell}' is not a finite number"):
         files.read_rows(path, "a mark", Mark)
+
+
+def test_a_file_is_on_the_disk_before_it_takes_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(files.os, "fsync", lambda _: done.append(", ".join(map(str, tmp_path.glob("a")))))
+    files.write_whole(tmp_path / "a", ["text"])
+    assert done == [""] and (tmp_path / "a").read_text() == "text"

@@ -374,3 +374,10 @@ def test_swapped_sides_invert_controlled_and_excess_ratios(a: list[str], b: list
         one, other = rows(name, *queries)["all", ""].value, rows(name, *swapped)["all", ""].value
         assert one is not None and other is not None
         assert one * other == pytest.approx(1)
+
+
+def test_who_is_of_neither_side_counts_in_no_grade() -> None:
+    found = raw("RelevanceRatio", lettered("-p-u-pu", relevant="1100110"))
+    assert isinstance(found, Ratio)
+    relevant, others = V[[1, 5]].mean(), V[[3, 6]].mean()
+    assert (found.numerator, found.denominator) == pytest.approx((relevant, others))

@@ -15,6 +15,7 @@ import pytest
 import llmfair as package
 from benchmarks.mitigation import KNOWN, REMEDIES, StandIn, folder, simulated, summary
 from llmfair.audits.runs.exhibits import check_run
+from llmfair.errors import LlmfairError
 from llmfair.io.trec import read_run
 from llmfair.registry import _found, register
 from llmfair.rundir import RunDir
@@ -359,3 +360,34 @@ def test_an_adapter_is_asked_the_same_lists(tmp_path: Path) -> None:
     assert one["available"], one["error"]
     assert one["figures"]["nDCG@20"]["n"] == 3 and one["calls"] > 0
     ran("runs", "check", one["run"])
+
+
+def test_lists_that_changed_since_the_run_are_no_remedy_of_it(tmp_path: Path) -> None:
+    lists, one = tmp_path / "lists", ("--orders", "1", "--conditions", "neutral", "--no-repeat")
+    ran(
+        *LISTS,
+        "-m",
+        "fake:biased,malformed=0",
+        "-d",
+        write_folder(lists, balanced(6, 4, 4)),
+        *one,
+        "-o",
+        "runs/base",
+    )
+    shutil.rmtree(lists)
+    write_folder(lists, balanced(6, 4, 5))
+    ran("mitigate", "runs/base", "--remedy", "fair-prompt", "--no-report")
+    error = remedies(Path("runs/base/mitigation"))["fair-prompt"]["error"]
+    assert error["message"] == "the lists are not what they were at the time of the run."
+
+
+def test_the_gravest_error_of_several_remedies_ends_the_command(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(remedy: Any, base: Any) -> Any:
+        raise LlmfairError("nothing comes of it.")
+
+    monkeypatch.setattr("llmfair.mitigation.remedies.Consensus.apply", broken)
+    asks = ("--remedy", "consensus", "--remedy", "fair-prompt", "--max-calls", "10")
+    stopped = llmfair("mitigate", run, *asks, "--no-report")
+    assert stopped.code == 3 and "fair-prompt: " in stopped.err
