@@ -324,6 +324,6 @@ def test_a_file_is_on_the_disk_before_it_takes_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(files.os, "fsync", lambda _: done.append(", ".join(map(str, tmp_path.glob("a")))))
+    monkeypatch.setattr("os.fsync", lambda _: done.append(", ".join(map(str, tmp_path.glob("a")))))
     files.write_whole(tmp_path / "a", ["text"])
     assert done == [""] and (tmp_path / "a").read_text() == "text"
