@@ -30,7 +30,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def any_mass(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of random weights gives labels too little of its probability for an audit to read them."""
-    for module in ("choices", "questions", "strategies"):
+    for module in ("choices", "questions"):
         monkeypatch.setattr(f"llmfair.rankers.{module}.LEAST_MASS", 0.0)
     monkeypatch.setattr("llmfair.rankers.questions.MOSTLY", 0.0)
 
