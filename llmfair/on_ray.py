@@ -100,7 +100,7 @@ def _join(ray: Any, address: str | None) -> None:
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
-            "no Ray cluster runs here that lets this command in."
+            "no Ray cluster on this machine accepted the connection."
             if where == "auto"
             else f"there is no Ray cluster at {where}: {line_of(error)}.",
             "ray start --head, whose ~/.ray/auth_token has to be on every node, or --ray-address local for one of "

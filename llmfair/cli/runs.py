@@ -254,13 +254,13 @@ def _furthest(run: RunDir) -> View:
     runs, "llmfair runs check listwise-sample", "llmfair runs check runs/my-run --json", shared=("config",)
 )
 def check(name: Run, runs_dir: RunsDir = Path("runs")) -> View:
-    """Is the journal readable, and do its answers give what is on disk?"""
+    """Whether every file can be recomputed from the journal."""
     from llmfair.audits.runs.exhibits import check_run
     from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)
     checked: Mapping[str, Any] = check_run(run)
-    lines = checked["problems"] or ["the journal is readable and its answers give what is on disk"]
+    lines = checked["problems"] or ["OK: every file can be recomputed from the journal"]
     if not terminal.output.as_json:
         terminal.print_text("\n".join([*lines, *checked["notes"]]))
     return View({"run": run.path.name, **checked}, None, 1 if checked["problems"] else 0)

@@ -270,7 +270,7 @@ class VerdictWords:
         if case.unsettled:
             return f"{begun}not settled by the answers so far (--sequential)"
         if case.ends is None:
-            return f"{begun}a bound alone, since {why}, which leaves open whether they lie in {case.band}"
+            return f"{begun}only a bound is known ({why}); it does not settle parity"
         if case.inside:
             return f"{begun}parity is open: {why}"
         return f"{begun}the interval crosses an edge of {case.band}{self.differs(case)}"

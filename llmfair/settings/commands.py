@@ -126,7 +126,8 @@ class Asking(SpendingSettings):
     adapter_only: bool = SERVER(False, "Ask the adapter alone, not its base too.")
     backend_arg: tuple[str, ...] = SERVER(
         (),
-        "k=v for the engine of a model in this process, such as dtype=float32; k?=v where it has one; repeatable.",
+        "k=v for the engine of a model in this process, such as dtype=float32; k?=v: ignored where the model has no "
+        "such setting; repeatable.",
         effect=ENGINE,
     )
     template_arg: tuple[str, ...] = MODEL(

@@ -149,7 +149,7 @@ def test_no_number_of_queries_settles_what_is_but_a_bound(of_a_kind: str) -> Non
         open_still = ListwiseFinding(measure=ODDS, conclusion=Conclusion.INCONCLUSIVE, reason=reason)
         of = conclusions({"a": ACROSS}, findings={"a": open_still}, figures={(ODDS, "a"): figure(*ends)})
         found = SPOKEN[of_a_kind].verdict(of)
-        assert "a bound alone" in found.sentence and "crosses" not in found.sentence
+        assert "only a bound is known" in found.sentence and "crosses" not in found.sentence
         assert follows in found.next and "settle" not in found.next
 
 

@@ -247,7 +247,7 @@ class PairWords(VerdictWords):
             times, of = f"{won} times", f"{case.facts.level * 100:g} % CI {least} to {most}, {case.counted}"
         elif high:
             times = f"at most {phrases.outward(100 * high, True, (100,))} times"
-            of = f"{case.queries}; a bound alone, since {in_words(case.finding.reason, case.finding.measure)}"
+            of = f"{case.queries}; only a bound is known: {in_words(case.finding.reason, case.finding.measure)}"
         else:
             return super().disparity(case)
         (behind, ahead), alike = groups, "" if case.key.stratum == UNJUDGED else "equally relevant "
