@@ -13,6 +13,7 @@ from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOMENT = 0.02
+TORCH = f"{os.sep}torch{os.sep}"
 _ended_by: list[int] = []
 
 
@@ -40,8 +41,9 @@ def stoppable() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-        # which calls back where nothing that is raised is heard: a moment later it is past
+    name, file = ("", "") if frame is None else (frame.f_code.co_name, frame.f_code.co_filename)
+    if file.startswith("<frozen importlib") or (name == "<module>" and TORCH in file):
+        # where nothing that is raised is heard, or torch, half imported, aborts: a moment later it is past
         threading.Timer(MOMENT, os.kill, (os.getpid(), number)).start()
         return
     copy = number != signal.SIGINT and any(earlier != signal.SIGINT for earlier in _ended_by)

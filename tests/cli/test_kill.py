@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -64,6 +65,17 @@ def test_a_stop_after_the_end_leaves_no_trace() -> None:
         [sys.executable, "-c", ending], cwd=long_commands.ROOT, stderr=subprocess.PIPE, text=True
     )
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_a_stop_within_the_import_of_torch_waits_until_it_is_past(tmp_path: Path) -> None:
+    """torch calls back from C++ while it is imported, and aborts where that raises."""
+    (tmp_path / "torch").mkdir()
+    module = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); print('imported', flush=True)"
+    (tmp_path / "torch" / "__init__.py").write_text(module)
+    code = "import time; from llmfair.beginning import carry_out as run; run(lambda: (__import__('torch'), time.sleep(9)))"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (143, "imported\n"), done.stderr
 
 
 @pytest.mark.slow
