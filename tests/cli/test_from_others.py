@@ -223,7 +223,7 @@ def counted(name: str, value: float) -> Callable[[], object]:
 @pytest.mark.parametrize(
     ("harm", "code", "says"),
     [
-        (lambda: None, 0, "answers give what is on disk"),
+        (lambda: None, 0, "every file can be recomputed"),
         (edited("mitigation/rankings/greedy.run"), 1, "mitigation/rankings/greedy.run is not what llmfair mitigate wrote"),
         (edited("mitigation/metrics.csv"), 1, "mitigation/metrics.csv is not what"),
         (lambda: Path("run/mitigation/rankings/new.run").write_text(""), 1, "mitigation/rankings/new.run is not what"),

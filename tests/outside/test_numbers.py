@@ -152,7 +152,7 @@ def test_run_again_look_score_compare_and_report() -> None:
     assert "Audit of numbers" in table and "MeanRatio [95 %]" in table and f"{CALLS} calls" in table
     assert llmfair("runs", "show", "one").startswith(table.splitlines()[0])
     assert "I say" in llmfair("runs", "show", "one", "--query", "physics", "--answers")
-    assert "its answers give what is on disk" in llmfair("runs", "check", "one")
+    assert "every file can be recomputed" in llmfair("runs", "check", "one")
 
     scored = json.loads(llmfair("score", "one", "--json"))
     values = {(row["condition"], row["measure"]): row["value"] for row in scored["rows"]}

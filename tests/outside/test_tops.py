@@ -77,7 +77,7 @@ def test_it_asks_once_shares_its_runs_and_is_reported() -> None:
     assert lines == [line.split(",") for line in Path("table/study.csv").read_text().splitlines()]
     assert len(lines) == 1 + len(found["rows"]) == 5
     assert found["runs"][0].removeprefix("runs/")[:20] in llmfair("runs", "list")
-    assert "its answers give" in llmfair("runs", "check", found["runs"][0])
+    assert "every file can be recomputed" in llmfair("runs", "check", found["runs"][0])
     llmfair("report", "table", found["runs"][0], "-o", "both.html")
     assert "Tops · sample" in Path("both.html").read_text()
     assert "| 9 | warned |" in llmfair("report", "table", "--format", "md")
