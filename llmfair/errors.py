@@ -107,9 +107,9 @@ class RequirementFailed(LlmfairError):
     exit_code = 4
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str], alike: float = 0.5) -> str:
     """` Did you mean 'x'?` for the nearest known name, or nothing."""
-    nearest = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, sorted(names), n=1, cutoff=alike)
     return f" Did you mean '{nearest[0]}'?" if nearest else ""
 
 

@@ -127,7 +127,7 @@ def beside(path: Path | str) -> str:
     path, names = Path(path), list[str]()
     with suppress(OSError, ValueError):
         names = [item.name for item in islice(path.parent.iterdir(), MOST_NAMES)]
-    return did_you_mean(path.name, names)
+    return did_you_mean(path.name, names, alike=0.6)  # any files, most of which are nothing of the kind
 
 
 def content(path: Path | str, most: int = MOST_WHOLE) -> bytes:
