@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from llmfair.asking.dispatch import Program
 from llmfair.audits.design import Condition, Design
@@ -75,6 +75,9 @@ class NumbersDesign(Design[Number | None]):
     usual = "MeanRatio"
     settings: NumbersSettings
     conditions = tuple(Condition(name, {"warning": name == "warned"}) for name in ASKED)
+
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "asked": ASKED}  # other words are another run
 
     def programs(self) -> Iterator[Program]:
         for query in self.queries:
