@@ -142,7 +142,7 @@ WHOLE = {
         "refine -m fake:refiner,malformed=0.5 --max-invalid 1 -a location --format md -o damaged",
         "refine -d sample -o balanced",
         "refine --require AWRF@20>=0.99 --fail-on inconclusive -o gate",
-        "refine --max-calls 9 -o stopped",
+        "refine --max-calls 4 -j 1 -o stopped",
         "refine --baseline greedy --baseline relevant=mmr:lambda=0.9 -o remedies",
         f"refine {MADE} -m fake:name -o name",
         "compare run name",
