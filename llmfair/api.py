@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -169,14 +170,18 @@ class Result:
         measure, condition, group = (*key, "")[:3]
         measure = as_shown(measure, getattr(self.found, "shown", ()))
         rows = self.rows
-        wanted = {"measure": measure, "key": condition, "group": group}
-        for attribute, name in wanted.items():
-            names = dict.fromkeys(getattr(row, attribute) for row in rows)
+        contrasts = getattr(getattr(self.found, "design", None), "contrasts", ())
+        wanted: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
+            ("measure", measure, attrgetter("measure")),
+            ("condition", condition, lambda row: row.key(contrasts)),
+            ("group", group, attrgetter("group")),
+        )
+        for what, name, of in wanted:
+            names = dict.fromkeys(map(of, rows))
             if name not in names:
-                what = "condition" if attribute == "key" else attribute
                 hint = f"{what}s: {', '.join(map(repr, names))}.{did_you_mean(name, names)}"
                 raise UsageError(f"no {measure} of {' '.join(filter(None, (condition, group)))}.", hint)
-            rows = [row for row in rows if getattr(row, attribute) == name]
+            rows = [row for row in rows if of(row) == name]
         if len(rows) > 1:
             hint = "result.to_frame() tells them apart"
             raise UsageError(f"{len(rows)} runs have {measure} of {condition}.", hint)

@@ -7,12 +7,14 @@ boundary's module.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from itertools import combinations, product
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
@@ -66,6 +68,18 @@ LEAST_GAIN = 1e-12
 """An item is useful whose gain is above this; less is rounding."""
 
 
+Compared = Literal["binary", "pairs", "reference", "rest"]
+"""Which groups are compared: protected ones with the others, all pairs, each with one, or each with all others."""
+BETWEEN = ":"
+"""Between the two groups of a contrast, `Black:White`."""
+CROSSED = "*"
+"""Between the attributes, or the groups, that an intersection is made of: `gender*race`, `female*Black`."""
+MOST_LETTERS = 40
+"""Of the name of a prompt variant, which names files: of 255 bytes at most."""
+RESERVED = {"neutral", "repeat", "initial"}
+"""Names that no variant of a group can have, since they name other files and rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """A sensitive attribute: which groups are on which side, and the word a prompt uses for each side.
@@ -73,6 +87,10 @@ class Attribute:
     `protected` or `unprotected` may be `("*",)`: every group that is named nowhere else. A background is the
     share of every group in the world at large; there is one for each way of naming the groups. Where nobody gave words
     for prompts (`worded`), `words` are what tables call the sides, and the neutral prompt is the only one.
+
+    `groups`: those that are compared with each other, where `compared` is not binary, in the order of tables;
+    `reference`: the one that all others are compared with. `group_words`: what prompts call groups, where that is not
+    their name. `crossed`: the attributes whose combinations are the groups of this one.
     """
 
     name: str
@@ -83,10 +101,32 @@ class Attribute:
     mixed: MixedPolicy = "drop"
     backgrounds: tuple[Mapping[str, float], ...] = ()
     worded: bool = True
+    compared: Compared = "binary"
+    groups: tuple[str, ...] = ()
+    reference: str = ""
+    group_words: Mapping[str, str] = field(default_factory=dict)
+    crossed: tuple[str, ...] = ()
+
+    def groups_of(self, document: Document) -> tuple[str, ...]:
+        """All groups of the document, of an intersection the combinations; none where one of its parts is unknown."""
+        if not self.crossed:
+            return document.groups.get(self.name, ())
+        parts = (document.groups.get(name, ()) for name in self.crossed)
+        return tuple(map(CROSSED.join, product(*parts)))
+
+    def group(self, document: Document) -> str | None:
+        """The group that the document counts in, or None: unknown, in several, or in none that is compared.
+
+        Of an attribute that is compared in binary it is the side.
+        """
+        if not self.groups:
+            return self.side(document)
+        groups = self.groups_of(document)
+        return groups[0] if len(groups) == 1 and groups[0] in self.groups else None
 
     def side(self, document: Document) -> Side | None:
         """The document's side, or None: unknown, mixed (unless `mixed` says which) or of neither side."""
-        sides = {self._side_of_group(group) for group in document.groups.get(self.name, ())}
+        sides = {self._side_of_group(group) for group in self.groups_of(document)}
         if not sides or None in sides:
             return None
         if len(sides) == 1:
@@ -102,10 +142,51 @@ class Attribute:
         return None
 
     @property
-    def variants(self) -> dict[str, Side | None]:
-        """Prompt variants by name, with the side each one names: neutral, unprotected, protected."""
-        sides = (Side.UNPROTECTED, Side.PROTECTED) if self.worded else ()
-        return {"neutral": None} | {self.words[side].lower().replace(" ", "-"): side for side in sides}
+    def contrasts(self) -> Mapping[str, Attribute]:
+        """By name, the binary view of every pair of groups that is compared; `""` is the attribute itself."""
+        if not self.groups:
+            return {"": self}
+        if self.compared == "rest":
+            others = {group: [other for other in self.groups if other != group] for group in self.groups}
+            return {f"{group}{BETWEEN}others": self._view((group,), of) for group, of in others.items()}
+        pairs = [*combinations(self.groups, 2)]
+        if self.compared == "reference":
+            pairs = [(group, self.reference) for group in self.groups if group != self.reference]
+        return {BETWEEN.join(pair): self._view(pair[:1], pair[1:]) for pair in pairs}
+
+    def _view(self, first: tuple[str, ...], second: Sequence[str]) -> Attribute:
+        """The attribute with these groups as its sides, and all others of neither."""
+        words = {Side.PROTECTED: first[0], Side.UNPROTECTED: second[0] if len(second) == 1 else "other"}
+        return replace(
+            self,
+            protected=first,
+            unprotected=tuple(second),
+            other=(),
+            words=words,
+            compared="binary",
+            groups=(),
+        )
+
+    @property
+    def one_fit(self) -> bool:
+        """Whether all contrasts are read from one model, which has an effect of every group."""
+        return self.compared in ("pairs", "reference") and len(self.groups) > 2
+
+    @property
+    def named(self) -> dict[str, str | None]:
+        """Prompt variants by name, with the side or the group each one names: neutral, unprotected, protected."""
+        if not self.groups:
+            sides = (Side.UNPROTECTED, Side.PROTECTED) if self.worded else ()
+            return {"neutral": None} | {self.words[side].lower().replace(" ", "-"): side for side in sides}
+        named: dict[str, str | None] = {"neutral": None}
+        for group in self.groups:  # names of files, whatever a group is called
+            name = re.sub(r"[^\w-]+", "-", self.word(group).lower()).strip("-")[:MOST_LETTERS]
+            named[name if name and name not in (*named, *RESERVED) else f"group-{len(named)}"] = group
+        return named
+
+    def word(self, group: str) -> str:
+        """What prompts and tables call a side or a group."""
+        return self.group_words.get(group, group) if self.groups else self.words[Side(group)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +411,8 @@ class Conclusion(StrEnum):
 class Measurement:
     """A measure of one query, or of all (`query_id == "all"`), under one condition, of one stratum and group.
 
-    `value` is None when undefined, and `reason` says why. `n` counts the queries an aggregate speaks of.
+    `value` is None when undefined, and `reason` says why. `n` counts the queries an aggregate speaks of. `contrast`:
+    the two groups that are compared, of an attribute that has several contrasts.
     """
 
     query_id: str
@@ -346,6 +428,7 @@ class Measurement:
     conclusion: str | None = None
     reason: str | None = None
     stratum: str = "all"
+    contrast: str = ""
 
 
 PAIRS = "pairs"
@@ -353,18 +436,21 @@ PAIRS = "pairs"
 
 
 class Key(str):
-    """What figures and findings are of: a condition, and one stratum of relevance where findings are by strata.
+    """What figures and findings are of: a condition, one stratum of relevance where findings are by strata, and the
+    contrast where several are compared.
 
-    As a text, which documents, tables and gates have it by: `neutral`, or `relevant`, as pairs have one condition.
+    As a text, which documents, tables and gates have it by: `neutral`, or `relevant`, as pairs have one condition, or
+    `neutral, Black:White`.
     """
 
     condition: str
     stratum: str
+    contrast: str
 
-    def __new__(cls, condition: str, stratum: str = "all") -> Self:
-        parts = [part for part in (condition, stratum) if part not in (PAIRS, "all")]
+    def __new__(cls, condition: str, stratum: str = "all", contrast: str = "") -> Self:
+        parts = [part for part in (condition, stratum, contrast) if part not in (PAIRS, "all", "")]
         key = super().__new__(cls, ", ".join(parts) or condition)
-        key.condition, key.stratum = condition, stratum
+        key.condition, key.stratum, key.contrast = condition, stratum, contrast
         return key
 
 

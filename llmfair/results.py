@@ -10,6 +10,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from llmfair.metrics.base import Measure
 
 Version = Annotated[
-    Literal[4], Meta(description="The version of these documents; another number is another format.")
+    Literal[5], Meta(description="The version of these documents; another number is another format.")
 ]
 Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -95,12 +96,14 @@ class KeyColumns:
     __slots__ = ()
     condition: str
     stratum: str
+    contrast: str
     measure: str
 
-    @property
-    def key(self) -> Key:
-        """What the figure is of; a stratum that its measure names itself is no part of it."""
-        return Key(self.condition, ALL if self.stratum == stratum_of(self.measure) else self.stratum)
+    def key(self, contrasts: Collection[str] = ()) -> Key:
+        """What the figure is of, where several `contrasts` are told apart; a stratum that its measure names itself is
+        no part of it."""
+        stratum = ALL if self.stratum == stratum_of(self.measure) else self.stratum
+        return Key(self.condition, stratum, self.contrast if self.contrast in contrasts else "")
 
 
 class Row(Figure, KeyColumns, frozen=True, kw_only=True):
@@ -201,6 +204,7 @@ class RunVerdict(JsonObject, frozen=True, kw_only=True):
     next: str
     condition: str | None = None
     stratum: str = ALL
+    contrast: str = ""
     measure: str | None = None
     group: str | None = None
     estimate: float | None = None
@@ -221,6 +225,7 @@ class Requirement(JsonObject, KeyColumns, frozen=True):
     holds: bool
     reason: str | None
     run: str = ""
+    contrast: str = ""
 
 
 class Reach(JsonObject, frozen=True, kw_only=True):
@@ -341,6 +346,18 @@ class DesignFacts(JsonObject, frozen=True, kw_only=True):
     drawn: HowDrawn | None = None
     conditions: Annotated[Sequence[str], Meta(min_length=1)]
     strata: Sequence[str] = (ALL,)
+    contrasts: Annotated[
+        Sequence[str], Meta(description="The pairs of groups that findings are by, where there are several.")
+    ] = ()
+    groups: Annotated[
+        Mapping[str, Count],
+        Meta(description="Items of each group of the lists, where contrasts are of several."),
+    ] = {}
+    few: Annotated[
+        Mapping[str, Count],
+        Meta(description="Items of groups that are too small to be compared (--min-group)."),
+    ] = {}
+    unknown: Annotated[Count, Meta(description="Items of the lists whose group is not known.")] = 0
     factors: Annotated[
         Mapping[str, Mapping[str, Any]] | None,
         Meta(description="What varies between conditions, by condition."),
@@ -351,7 +368,8 @@ class DesignFacts(JsonObject, frozen=True, kw_only=True):
     @property
     def keys(self) -> list[Key]:
         """What findings, counts and rows of tables are by."""
-        return [Key(condition, stratum) for condition in self.conditions for stratum in self.strata]
+        contrasts = self.contrasts or ("",)
+        return [Key(*of) for of in product(self.conditions, self.strata, contrasts)]
 
     @property
     def prompted(self) -> bool:
@@ -430,8 +448,14 @@ class Results(JsonDocument, frozen=True, kw_only=True):
         return (row for row in self.rows if row.query_id == ALL)
 
     def by_key(self) -> dict[tuple[str, str], Row]:
-        """Rows of all queries by measure and key, without those of single groups."""
-        return {(row.measure, row.key): row for row in self.of_all() if not row.group}
+        """Rows of all queries by measure and key, without those of single groups; a figure that compares no groups is
+        that of every contrast."""
+        contrasts, rows = self.design.contrasts, dict[tuple[str, str], Row]()
+        for row in self.of_all():
+            if not row.group:
+                alike = [row.contrast] if row.contrast in contrasts else ["", *contrasts]
+                rows |= {(row.measure, Key(row.key().condition, row.key().stratum, of)): row for of in alike}
+        return rows
 
 
 class PlainResults(Results, frozen=True, kw_only=True):
@@ -497,13 +521,14 @@ def absent_row(measure: str, key: Key) -> Row:
     """The row of what was not measured."""
     of: dict[str, Any] = dict.fromkeys(COLUMNS, "") | dict.fromkeys(Figure.__struct_fields__)
     of |= {"condition": key.condition, "stratum": stratum_of(measure, key.stratum), "measure": measure}
+    of |= {"contrast": key.contrast}
     return Row(**of | {"reason": "not_measured"})
 
 
 def rows_of(
     measured: Iterable[Measurement], named: Mapping[str, Any], words: Words | None = None
 ) -> tuple[Row, ...]:
-    """Measurements as rows, sorted by query, measure, condition, stratum and group.
+    """Measurements as rows, sorted by query, measure, condition, contrast, stratum and group.
 
     `named` says of which run, dataset, attribute and model they are; `words` are the two groups that measures of
     parity compare, where there are two.
@@ -512,12 +537,14 @@ def rows_of(
     return tuple(
         Row(
             **named,
-            **{name: getattr(row, name) for name in MEASURED if name != "stratum"},
+            **{name: getattr(row, name) for name in MEASURED if name not in ("stratum", "contrast")},
             stratum=stratum_of(row.measure, row.stratum),
-            contrast=contrast if compares_groups(row.measure) else "",
+            contrast=row.contrast or (contrast if compares_groups(row.measure) else ""),
             conclusion=None if row.conclusion is None else Conclusion(row.conclusion),
         )
-        for row in sorted(measured, key=attrgetter("query_id", "measure", "condition", "stratum", "group"))
+        for row in sorted(
+            measured, key=attrgetter("query_id", "measure", "condition", "contrast", "stratum", "group")
+        )
     )
 
 

@@ -35,7 +35,7 @@ def test_a_key_reads_as_what_tells_it_from_others() -> None:
         ("AdjustedOdds", Key("pairs", "relevant"), "relevant"),
     ):
         row = absent_row(measure, key)
-        assert (row.condition, row.stratum, row.key) == (key.condition, stratum, key)
+        assert (row.condition, row.stratum, row.key()) == (key.condition, stratum, key)
 
 
 def test_a_field_as_by_default_is_left_out() -> None:

@@ -62,9 +62,10 @@ class ComparedRun:
     def values(self) -> dict[tuple[str, str], dict[str, float]]:
         """The queries' own values by measure and key. Raises UsageError naming a line that cannot be read."""
         values: dict[tuple[str, str], dict[str, float]] = {}
+        contrasts = self.results.design.contrasts
         for row in query_figures(self.run.path, needed=True):
             if row.value is not None and not row.group:
-                values.setdefault((row.measure, row.key), {})[row.query_id] = row.value
+                values.setdefault((row.measure, row.key(contrasts)), {})[row.query_id] = row.value
         return values
 
     @cached_property
@@ -103,7 +104,7 @@ def row_of(other: ComparedRun, key: Key, measure: Measure, headlines: Collection
     """The row of a measure, without any figure."""
     name, of = str(measure), measure.definition
     named = other.name, key.condition, stratum_of(name, key.stratum), name
-    return ChangeRow(*named, of.scale, of.better, measure in headlines, None, None)
+    return ChangeRow(*named, of.scale, of.better, measure in headlines, None, None, contrast=key.contrast)
 
 
 def with_figures(row: ChangeRow, before: Figure | Estimate, after: Figure | Estimate) -> ChangeRow:
@@ -127,7 +128,7 @@ def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: Compare
     headline that is but a bound; what is assessed by it stands, and so do figures of a ranker of no use (`useless`)."""
     if not measure.definition.assessed_by:
         return row
-    findings = [run.results.findings.get(row.key) for run in (base, other)]
+    findings = [run.results.findings.get(row.key({row.contrast})) for run in (base, other)]
     before, after = (None if finding is None else str(finding.conclusion) for finding in findings)
     useless = row.useless or (findings[1] and findings[1].useless)
     row = replace(row, base_conclusion=before, other_conclusion=after, useless=useless)

@@ -69,6 +69,7 @@ class ChangeRow(JsonObject, KeyColumns, omit_defaults=False, frozen=True):
     other_low: float | None = None
     other_high: float | None = None
     useless: str | None = None
+    contrast: str = ""
 
 
 class InjectedPreference(JsonObject, frozen=True, kw_only=True):

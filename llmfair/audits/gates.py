@@ -125,6 +125,7 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
     """Which gates hold: an entry for every gate, condition and, of measures that have them, group. A gate without a
     condition speaks of all that have the measure, but those aside; `interval`: all of it has to hold."""
     entries = []
+    contrasts = {key.contrast for key in results.keys}
     for gate in gates:
         idle = always_held(gate, results.reach, results.where)
         if gate.condition is None:
@@ -136,14 +137,16 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
             row
             for row in results.rows
             if (row.query_id, row.measure) == ("all", measure)
-            and row.key in keys
+            and row.key(contrasts) in keys
             and all(getattr(row, name) == value for name, value in gate.columns.items())
         ]
         absent = dict.fromkeys(replace(absent_row(measure, key), **gate.columns) for key in keys)
-        for row in sorted(rows, key=lambda row: keys.index(row.key)) or absent:
+        for row in sorted(rows, key=lambda row: keys.index(row.key(contrasts))) or absent:
             reason = idle or _broken(gate, row, results, interval)
             columns = row.measure, row.condition, row.stratum, row.group
-            entries.append(Requirement(gate.text, *columns, row.value, not reason, reason))
+            entries.append(
+                Requirement(gate.text, *columns, row.value, not reason, reason, contrast=row.contrast)
+            )
     return entries
 
 
@@ -193,13 +196,14 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
 
 def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    condition = results.titles.get(row.key, f"{row.key}{results.asked}")
+    key = row.key({key.contrast for key in results.keys})
+    condition = results.titles.get(key, f"{key}{results.asked}")
     what = " ".join(filter(None, (row.measure, row.group, f"({condition})")))
     because = f": {in_words(row.reason, row.measure)}" if row.reason else ""
     value = row.value
     if value is None:
         return f"{what} is undefined{because}"
-    finding = results.findings.get(row.key)
+    finding = results.findings.get(key)
     headline = finding is not None and finding.measure == row.measure
     assessed = headline or parse_measure(gate.measure).definition.assessed_by
     if assessed and finding is not None and finding.conclusion == Conclusion.NOT_ASSESSABLE:
@@ -278,7 +282,9 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
                 say(test, "failure", verdict.sentence, type=verdict.status, message=verdict.sentence)
             say(test, "system-out", f"{verdict.status}: {verdict.sentence}\n{verdict.next}")
         for gate in suite.requirements:
-            test = case(name=f"{gate.require} ({gate.key}{f', {gate.group}' if gate.group else ''})")
+            test = case(
+                name=f"{gate.require} ({gate.key({gate.contrast})}{f', {gate.group}' if gate.group else ''})"
+            )
             if not gate.holds:
                 failed, reason = True, str(gate.reason)
                 say(test, "failure", reason, type="require", message=reason)

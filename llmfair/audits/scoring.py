@@ -102,6 +102,7 @@ class ScoredRun(JsonObject, frozen=True, kw_only=True):
     words: Words
     measures: Sequence[str]
     conditions: Mapping[str, ScoreFacts]
+    contrasts: Sequence[str] = ()
     undefined: Undefined
     findings: Mapping[str, Any]
     relevance: Mapping[str, float | None] = {}
@@ -516,7 +517,7 @@ def verdict_of(
             level=settings.level,
             band=band_of(settings.band),
             keys=[key for key in measured.keys if key not in kind.measure.aside],
-            figures={(row.measure, row.key): row for row in rows if not row.group},
+            figures={(row.measure, row.key(facts.contrasts)): row for row in rows if not row.group},
             complete=facts.incomplete is None,
             **of_run,
         )

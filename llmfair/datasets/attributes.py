@@ -13,12 +13,9 @@ from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import field_of, wrong
 from llmfair.io.trec import declared_groups, nearest
-from llmfair.nouns import ANY_GROUP, Attribute, Side
+from llmfair.nouns import ANY_GROUP, MOST_LETTERS, RESERVED, Attribute, Side
 
 HINT = "llmfair datasets attributes    prints the built-in ones, to be copied"
-# Names of prompt variants name files and rows; these are taken, and a file's name has 255 bytes at most.
-RESERVED = {"neutral", "repeat", "initial"}
-MOST_LETTERS = 40
 MOST_NAMED = 3
 VARIANT = re.compile(rf"\w[\w-]{{,{MOST_LETTERS - 1}}}")
 
@@ -92,7 +89,7 @@ def _attribute(name: str, of: _Declared) -> Attribute:
         worded=of.words is not None,
         backgrounds=tuple(of.background) if isinstance(of.background, list) else (of.background,),
     )
-    names = list(attribute.variants)
+    names = list(attribute.named)
     badly = len(names) < 3 or set(names[1:]) & RESERVED or not all(map(VARIANT.fullmatch, names))
     if attribute.worded and badly:
         taken = ", ".join(sorted(RESERVED))

@@ -337,7 +337,7 @@ def make_folder(path: Path) -> None:
 
 
 T = TypeVar("T")
-SCHEMA: Final = 4
+SCHEMA: Final = 5
 """The version of all documents that commands print and of results."""
 AGAIN = "the command that began the run writes it again"
 

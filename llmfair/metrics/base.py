@@ -258,6 +258,10 @@ class Observation(Protocol):
 class Judged:
     """A query whose list was ranked: its candidates, the runs of it, and the side of every document that has one.
 
+    Of an attribute with several contrasts the sides are those of one, `contrast`; `members` has the group of every
+    document, and `names` all groups that are compared; `between_contrasts` is what they share. Else the groups are the
+    sides.
+
     `rankings`: the query's orders and repeats, none where it was not ranked. `beside`: for each of them the ranking it
     is held against, where there is one: its initial order, or what another prompt made of that order. `runs` numbers
     their initial orders and the repeats of these. `encounters`: what the answers say of items shown side by side; None
@@ -277,6 +281,10 @@ class Judged:
     runs: tuple[tuple[int, int], ...] = ()
     encounters: tuple[Encounter, ...] | None = None
     missing: tuple[str, ...] = ()
+    members: Mapping[str, str | None] | None = None
+    names: tuple[str, ...] = tuple(Side)
+    contrast: tuple[str, str] | None = None
+    between_contrasts: dict[str, Value] | None = None
 
     @property
     def query_id(self) -> str:
@@ -284,8 +292,15 @@ class Judged:
 
     @cached_property
     def memo(self) -> dict[str, Value]:
-        """Values that measures of other parameters share, by name."""
-        return {}
+        """Values that measures of other parameters share, and the same query in other contrasts, by name."""
+        return {} if self.between_contrasts is None else self.between_contrasts
+
+    @cached_property
+    def groups_of(self) -> Mapping[str, Flags]:
+        """Which candidates are in each group that is compared, shape (n,): every group of `names`, in their order."""
+        member = self.sides if self.members is None else self.members
+        groups = [member.get(doc_id) for doc_id in self.doc_ids]
+        return {name: np.array([group == name for group in groups], dtype=bool) for name in self.names}
 
     @cached_property
     def doc_ids(self) -> tuple[str, ...]:
@@ -642,12 +657,14 @@ def _quoted(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A measure's values under one condition, of one group ("" for none), by query_id (sorted)."""
+    """A measure's values under one condition, of one group ("" for none), by query_id (sorted); `contrast`: of the two
+    groups that are compared, of several that are."""
 
     measure: Measure
     condition: str
     group: str
     values: Mapping[str, Value]
+    contrast: str = ""
 
 
 def measure_all(measures: Sequence[Measure], observed: Mapping[str, Sequence[Observation]]) -> list[Column]:

@@ -338,7 +338,7 @@ class NamedPrompt(Remedy):
 
     def apply(self, run: Unmitigated) -> Remedied:
         run.require_prompt()
-        variants = run.rankings.against.attribute.variants.items()
+        variants = run.rankings.against.attribute.named.items()
         name = next((name for name, side in variants if side is Side.PROTECTED), None)
         if name == run.condition:
             raise UsageError("it is the prompt that is mitigated.", "--condition neutral")

@@ -104,21 +104,21 @@ class _Asking:
 
     def __init__(self, ranker: ListwiseRanker, probe: Probe) -> None:
         query = probe.candidates.query
-        side = ranker.attribute.variants[probe.variant]
+        group = ranker.attribute.named[probe.variant]
         self.ranker, self.relevance = ranker, probe.candidates.relevance
         self.question, self.round = ranker.strategy.question, 0
-        self.items: dict[str, tuple[str, str | None, int]] = {}  # title, side and relevance
+        self.items: dict[str, tuple[str, str | None, int]] = {}  # title, group and relevance
         self.windows: list[WindowAnswer] = []
         self.draw = probe.draw
-        self.wording = "neutral" if side is None else "sensitive"
+        self.wording = "neutral" if group is None else "sensitive"
         self.values = {"query": clean(query.text)}
-        if side is not None:
-            self.values["word"] = ranker.attribute.words[side]
+        if group is not None:
+            self.values["word"] = ranker.attribute.word(group)
         self.about = {
             "task": "listwise",
             "query_id": query.query_id,
             "variant": probe.variant,
-            "names": side and side.value,
+            "names": group and str(group),
         }
 
     def __call__(
@@ -189,9 +189,9 @@ class _Asking:
         items = []
         for document in documents:  # each when it is first shown: so the first question need not wait for all
             if (item := self.items.get(document.doc_id)) is None:
-                side = self.ranker.attribute.side(document)
+                group = self.ranker.attribute.group(document)
                 title = passage(document, self.ranker.input, self.ranker.words)
-                item = title, side and side.value, self.relevance.get(document.doc_id, 0)
+                item = title, group and str(group), self.relevance.get(document.doc_id, 0)
                 self.items[document.doc_id] = item
             items.append(item)
         label, n = self.question.label, len(documents)

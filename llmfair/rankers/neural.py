@@ -114,8 +114,8 @@ class CrossEncoder(ScoringRanker):
     def wording(self, query: Query, variant: str) -> str:
         """The query with the word of the side that the variant names."""
         values, wording = {"query": query.text}, "neutral"
-        if self.attribute is not None and (side := self.attribute.variants.get(variant)) is not None:
-            values["word"], wording = self.attribute.words[side], "sensitive"
+        if self.attribute is not None and (group := self.attribute.named.get(variant)) is not None:
+            values["word"], wording = self.attribute.word(group), "sensitive"
         (message,) = self.prompt.render(values, wording)
         return message.content
 

@@ -77,7 +77,7 @@ def compare_table(compared: Comparison) -> Table:
 
     columns: list[Column[ChangeRow]] = [
         ("measure", _label),
-        (words.condition, lambda row: row.key),
+        (words.condition, lambda row: row.key({row.contrast})),
         ("run", lambda row: row.run * several),
         (f"base {base.name}", lambda row: figure(row.base)),
         ("other" if several else others[0].name, lambda row: figure(row.other)),
@@ -111,13 +111,17 @@ def _notes(compared: Comparison) -> Iterator[str]:
         if run.differs:
             changed = (f"{key}: {' → '.join(unlike(key, *values))}" for key, values in run.differs.items())
             yield f"{run.name} also differs in {'; '.join(changed)}"
-    headlines = {(row.run, row.key): row for row in compared.rows if row.better == "parity" and row.headline}
+    headlines = {
+        (row.run, row.key({row.contrast})): row
+        for row in compared.rows
+        if row.better == "parity" and row.headline
+    }
     for row in compared.rows:
         measure = declared([row.measure]).get(row.measure)
         if measure and measure.definition.shows == "order dependence" and row.low and row.low > 0:
-            of = f"{_label(row)}, {row.key}" + f", {row.run}" * (len(others) > 1)
+            of = f"{_label(row)}, {row.key({row.contrast})}" + f", {row.run}" * (len(others) > 1)
             yield f"{of}: more answers now depend on the order" + _bought(
-                headlines.get((row.run, row.key)), compared
+                headlines.get((row.run, row.key({row.contrast}))), compared
             )
     yield kind.measure.how_changed or (
         "base and other: each run's own figures; change: their quotient (×), else the mean over the queries of both; "
@@ -147,8 +151,9 @@ def score_table(results: ScoreResults) -> Table:
     rows, runs = named_conditions(results), results.runs
     ranked = [run.conditions[condition].queries for run, condition, _ in rows]
     uneven = len({*ranked}) > 1
+    contrasts = {run.run: run.contrasts for run in runs}
     figures: dict[tuple[str, str, str, str], Row] = {
-        (row.run, row.key, row.measure, row.group): row for row in results.rows
+        (row.run, row.key(contrasts[row.run]), row.measure, row.group): row for row in results.rows
     }
     of_rows = (((m, group), (run, condition), row) for (run, condition, m, group), row in figures.items())
 
@@ -284,13 +289,14 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
     table, runs = score_table(results), results.runs
     datasets = " and ".join(dict.fromkeys(run.dataset for run in runs))
     attributes = " and ".join(dict.fromkeys(run.attribute for run in runs))
+    contrasts = {run.run: run.contrasts for run in runs}
     names = {(run.run, condition): name for run, condition, name in named_conditions(results)}
     page = plain_page(
         source.results, replace(exhibits, command=results.command),
         Section(table, list(_plots(results, exhibits.measures)), words=WORDS), "Measured runs",
         f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(runs[0].words),
         lacking(results), warnings_of([row.model for row in results.rows], results.requirements),
-        queries_table(source.run.path, "run", lambda row: names.get((row.run, row.key)), results,
+        queries_table(source.run.path, "run", lambda row: names.get((row.run, row.key(contrasts[row.run]))), results,
                       results.measures, exhibits),
     )  # fmt: skip
     return replace(page, outcome=score_outcome(results))
@@ -307,7 +313,7 @@ def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
     headlines = []
     for run, condition, name in named:
         figures: dict[tuple[str, str], Figure] = {
-            (row.measure, row.key): row for row in rows if row.run == run.run
+            (row.measure, row.key(run.contrasts)): row for row in rows if row.run == run.run
         }
         utility, ratio = (value_of(figures.get((measure, condition))) for measure in (across, up))
         ratio = on_log(ratio)

@@ -250,8 +250,9 @@ def furthest_from_parity(
     """
     values: dict[str, dict[str, float]] = {}
     for row in query_figures(folder):
-        if row.measure == by and row.key in conditions and not row.group and row.value is not None:
-            values.setdefault(row.query_id, {})[row.key] = row.value
+        key = row.key(results.design.contrasts)
+        if row.measure == by and key in conditions and not row.group and row.value is not None:
+            values.setdefault(row.query_id, {})[key] = row.value
     first = sorted(values, key=lambda query_id: (-distance(values[query_id].values()), query_id))[:FURTHEST]
     queries = [query for query_id in first if (query := show(query_id, values[query_id])) is not None]
     if not queries:

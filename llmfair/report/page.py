@@ -335,13 +335,16 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
     words = kind_of(results.task).words
     section = words.section(results, folder, exhibits)
     names = {condition: words.titles.get(condition, condition) for condition in results.design.keys}
+    contrasts = results.design.contrasts
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
     page = plain_page(
         results, exhibits, replace(section, facts=[*section.facts, *calls]), words.title,
         f"{results.short_name} on {results.dataset}" + f", {results.attribute}" * bool(results.words.protected),
         asdict(results.words), lacking_of(source),
         warnings_of([results.model], results.requirements, results.warnings),
-        queries_table(folder, words.condition, lambda row: names.get(row.key), results, results.shown, exhibits),
+        queries_table(
+            folder, words.condition, lambda row: names.get(row.key(contrasts)), results, results.shown, exhibits
+        ),
         manifest,
     )  # fmt: skip
     return replace(page, evidence=exhibits.evidence, sees=results.sees)
@@ -535,7 +538,8 @@ def _tables(group: Group) -> Iterator[Table]:
     for name, runs in group.rows.items():
         for attribute, run in runs.items():
             results = run.results
-            rows = [row for row in results.of_all() if (attribute, row.key) in columns]
+            contrasts = results.design.contrasts
+            rows = [row for row in results.of_all() if (attribute, row.key(contrasts)) in columns]
             places = places_of(results.shown, {(row.measure, row.group): None for row in rows})
             intervals = {(row.measure, row.group) for row in rows if row.low is not None}
             # by plain names: runs differ in how they control for order
@@ -544,7 +548,7 @@ def _tables(group: Group) -> Iterator[Table]:
             for row in rows:
                 if (row.measure, row.group) in places:
                     place = plain_name(row.measure), row.group
-                    figures.setdefault(place, {})[name, attribute, row.key] = row
+                    figures.setdefault(place, {})[name, attribute, row.key(contrasts)] = row
             if results.findings:  # what the run's own table concludes
                 concluded = words.table(results).said.items()
                 texts |= {(name, attribute, condition): text for condition, text in concluded}

@@ -245,6 +245,7 @@ class VerdictWords:
             next=self.next(gravest, case),
             condition=case.key.condition,
             stratum=stratum_of(case.finding.spoken_of, case.key.stratum),
+            contrast=case.key.contrast,
             measure=case.finding.spoken_of,
             group=case.groups[0] if case.groups and gravest == Conclusion.OUTSIDE else None,
             estimate=figure.value,
@@ -377,19 +378,21 @@ def compared_verdicts(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
         ways: dict[str, list[str]] = {}
         for way, _, change in judged:
             if change is not row:
-                ways.setdefault(way, []).append(change.key)
+                ways.setdefault(way, []).append(change.key({change.contrast}))
         also = [
             f"; {way}{' also' * (way == status)} ({listed(names)} "
             f"{condition if len(names) == 1 else condition.removesuffix('s') + 's'})"
             for way, names in ways.items()
         ]
         label = parse_measure(row.measure).label
-        sentence = f"{run.name} beside {base.name}, {label} ({row.key} {condition}): {figures}{''.join(also)}"
+        where = f"{label} ({row.key({row.contrast})} {condition})"
+        sentence = f"{run.name} beside {base.name}, {where}: {figures}{''.join(also)}"
         more = "more queries in both runs; " * (status in (OPEN, NO_DIFFERENCE))
         following = f"{more}both side by side: llmfair report {quote(base.run)} {quote(run.run)}"
         yield run.name, RunVerdict(
-            status=status, sentence=sentence, next=following, condition=row.condition, stratum=row.stratum,
-            measure=row.measure, estimate=row.change, low=row.low, high=row.high, n=row.n,
+            status=status, sentence=sentence, next=following,
+            condition=row.condition, stratum=row.stratum, contrast=row.contrast, measure=row.measure,
+            estimate=row.change, low=row.low, high=row.high, n=row.n,
         )  # fmt: skip
 
 

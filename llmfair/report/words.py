@@ -60,7 +60,7 @@ def table_of(results: Any, answers: str = "") -> Table:
         or phrases.conclusion_text(results.findings.get(condition))
         for condition in design.keys
     }
-    figures = (((row.measure, row.group), row.key, row) for row in results.of_all())
+    figures = (((row.measure, row.group), row.key(design.contrasts), row) for row in results.of_all())
     columns: list[Column[str]] = [
         (words.condition, lambda condition: words.titles.get(condition, condition)),
         *figure_columns(results, results.shown, figures, results.verdict),
@@ -195,9 +195,9 @@ def study_table(results: Any) -> Table:
     name = name_of(results.task)
     if not results.rows:
         return Table(name, ("setting",), (), ("no setting has results yet",))
-    figures = [((row.measure, row.group), (row.setting, row.key), row) for row in results.rows]
+    figures = [((row.measure, row.group), (row.setting, row.key()), row) for row in results.rows]
     conclusions = {
-        (row.setting, row.key): row.conclusion.replace("_", " ") for row in results.rows if row.conclusion
+        (row.setting, row.key()): row.conclusion.replace("_", " ") for row in results.rows if row.conclusion
     }
     columns: list[Column[tuple[str, str]]] = [
         ("setting", itemgetter(0)),

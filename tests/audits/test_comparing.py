@@ -54,7 +54,7 @@ def made(command: tuple[str, ...], model: str, output: str) -> RunDir:
 
 
 def rows(compared: Comparison) -> dict[tuple[str, str], Any]:
-    return {(row.measure, row.key): row for row in compared.rows}
+    return {(row.measure, row.key()): row for row in compared.rows}
 
 
 def test_a_change_of_log_odds() -> None:
@@ -206,7 +206,7 @@ def test_runs_are_compared_on_the_pairs_in_common() -> None:
     base, other = (run.own for run in compared.runs)
     assert (base["pairs"], other["pairs"]) == (12 * QUERIES, 2 * 15 * QUERIES)
     assert other["pairs_in_common"] == 12 * QUERIES
-    assert {(row.key, row.p, row.reason) for row in compared.rows} == {("relevant", None, "same_answers")}
+    assert {(row.key(), row.p, row.reason) for row in compared.rows} == {("relevant", None, "same_answers")}
 
 
 def test_nothing_is_concluded_from_a_run_that_follows_the_position() -> None:
@@ -262,7 +262,7 @@ def test_several_runs_below_a_folder_by_their_names() -> None:
     header, *lines = llmfair("compare", "list-0", "list-1", "list-2", "--format", "tsv").out.splitlines()
     assert header.startswith("run\tcondition\tstratum\tmeasure\t") and len(lines) == len(compared["rows"])
     assert [one["model"] for one in compared["runs"]] == [f"fake:biased,listwise={s}" for s in (0, 1, 2)]
-    assert (compared["schema"], compared["task"], compared["family"]) == (4, "listwise", 4)
+    assert (compared["schema"], compared["task"], compared["family"]) == (5, "listwise", 4)
 
 
 def test_odds_that_one_run_lacks_are_named_with_the_reason() -> None:

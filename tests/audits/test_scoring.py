@@ -80,7 +80,7 @@ def test_json_is_results_json_and_the_files_hold_its_rows() -> None:
     found = llmfair(*SCORE, "-o", "out", "--json")
     document = kept("results", "out")
     assert found.json == document
-    assert (document["schema"], document["status"], document["task"]) == (4, "complete", "score")
+    assert (document["schema"], document["status"], document["task"]) == (5, "complete", "score")
     assert document["measures"] == ["P@20", "nDCG@20", "ExpRatio", "PreferenceOdds(of=ranking)"]
     with Path("out/metrics.csv").open(newline="") as file:
         header, *rows = csv.reader(file)

@@ -101,7 +101,7 @@ def test_fresh_sets_the_journal_aside_and_no_cache_asks_again() -> None:
 def test_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:
     path = tmp_path / CACHE
     assert llmfair("cache", "path").out == f"{path}\n"
-    assert llmfair("cache", "path", "--json").json == {"schema": 4, "path": str(path)}
+    assert llmfair("cache", "path", "--json").json == {"schema": 5, "path": str(path)}
     assert llmfair("cache", "info").out.startswith("0 answers, 0.0 kB") and not path.exists()
     with Server() as server:
         audit(server, "one")

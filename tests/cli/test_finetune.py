@@ -209,7 +209,7 @@ def test_a_stop_saves_a_checkpoint_and_the_same_command_goes_on(
         stopped = finetune(root, "-o", tmp_path / "out", "--json")
     assert stopped.code == 143, stopped.err
     assert stopped.json == {
-        "schema": 4, "status": "incomplete", "exit_code": 143, "run": str(tmp_path / "out"),
+        "schema": 5, "status": "incomplete", "exit_code": 143, "run": str(tmp_path / "out"),
     }  # fmt: skip
     assert "Stopped at 64 of 256 prompts. The same command continues" in stopped.err
     assert (tmp_path / "out" / "checkpoints" / "checkpoint-1").is_dir()

@@ -89,7 +89,7 @@ def test_one_run_again_elsewhere_and_with_figures_as_files() -> None:
     before = (only_run() / "report.html").read_bytes()
     (only_run() / "report.html").unlink()
     found = llmfair("report", only_run(), "-o", "elsewhere/page.html", "--json")
-    assert found.json == {"schema": 4, "status": "complete", "report": "elsewhere/page.html", "missing": []}
+    assert found.json == {"schema": 5, "status": "complete", "report": "elsewhere/page.html", "missing": []}
     assert Path("elsewhere/page.html").is_file() and not (only_run() / "report.html").exists()
     found = llmfair("report", only_run().name[:20], "--figures", "svg,pdf,png")
     assert (found.code, found.out) == (0, f"{only_run() / 'report.html'}\n")

@@ -76,7 +76,7 @@ def test_own_attributes(folder: Path) -> None:
     sides = {d: attribute.side(document) for d, document in dataset.documents.items()}
     assert sides["q0f0"] is Side.PROTECTED and sides["q0f1"] is Side.UNPROTECTED
     assert sides["q0m0"] is None and sides["q0m1"] is None and sides["q1f0"] is None
-    assert list(attribute.variants) == ["neutral", "modern-age", "historical"]
+    assert list(attribute.named) == ["neutral", "modern-age", "historical"]
     mixed = attribute_of(dataset, "era", "unprotected")
     assert mixed.side(dataset.documents["q0m1"]) is Side.UNPROTECTED
     assert facts(dataset)["attributes"]["era"] == {
@@ -170,7 +170,7 @@ def test_the_fingerprint_sees_what_a_model_or_a_measure_sees(folder: Path) -> No
 def test_an_attribute_without_words_has_the_neutral_prompt_alone(folder: Path) -> None:
     (folder / "attributes.toml").write_text('[gender]\nprotected = ["female"]\nunprotected = ["*"]\n')
     (attribute,) = read_folder(folder).attributes
-    assert [*attribute.variants] == ["neutral"]
+    assert [*attribute.named] == ["neutral"]
     design = make_design(ListwiseSettings.make(dataset=str(folder)))
     assert [condition.name for condition in design.conditions] == ["neutral", "repeat"]
     with pytest.raises(UsageError, match="has no prompt 'female'") as caught:

@@ -59,7 +59,7 @@ def results(
         p_inside=0.001 if base is WITHIN else 0.9,
     )  # fmt: skip
     return MitigationResults(
-        schema=4, task="mitigate", status="complete", run="runs/mine", dataset="d", attribute="gender", model="m",
+        schema=5, task="mitigate", status="complete", run="runs/mine", dataset="d", attribute="gender", model="m",
         words=Words("female", "male"), condition="neutral", conclusion=conclusion, level=0.95, band=(0.8, 1.25),
         margin=0.02, seed=0, queries=queries, orders=3, prompted=True, measures=(), labels={}, measure_notes={},
         family=len(remedies), remedies=[unmitigated, *remedies], rows=(),

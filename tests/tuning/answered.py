@@ -80,7 +80,7 @@ DESIGN = TuningFacts(
     target_modules="q_proj", seed=3,
 )  # fmt: skip
 TOLD = {
-    "schema": 4, "task": "finetune-lora", "run": "small", "dataset": "data", "attribute": "gender", "model": "hf:org/model",
+    "schema": 5, "task": "finetune-lora", "run": "small", "dataset": "data", "attribute": "gender", "model": "hf:org/model",
     "words": Words("female", "male"), "level": 0.95, "band": BAND, "design": DESIGN,
     "counts": {"test": {"mixed": PairCounts(queries=8, pairs=288)}},
     "overlap": Overlap(items=0, train_items=384, pairs=0),

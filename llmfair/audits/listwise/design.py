@@ -425,14 +425,14 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         settings = _as_asked(settings, strategy, subject)
     settings, prompt = with_prompt(settings, dataset, strategy.question.prompt)
     queries = selected_queries(dataset, settings)
-    conditions = [*attribute.variants]
+    conditions = [*attribute.named]
     if settings.conditions is not None:
         conditions = [*dict.fromkeys(part for p in settings.conditions.split(",") if (part := p.strip()))]
-        wrong = next((name for name in conditions or [""] if name not in attribute.variants), None)
+        wrong = next((name for name in conditions or [""] if name not in attribute.named), None)
         if wrong is not None:
             raise UsageError(
-                f"{attribute.name} has no prompt '{wrong}'.{did_you_mean(wrong, attribute.variants)}",
-                f"--conditions takes {', '.join(attribute.variants)}",
+                f"{attribute.name} has no prompt '{wrong}'.{did_you_mean(wrong, attribute.named)}",
+                f"--conditions takes {', '.join(attribute.named)}",
             )
     prompts = conditions_of(conditions, settings.repeats, settings.repeat)
     control = CONTROLLED * (settings.control_variate and settings.initial == "random")
