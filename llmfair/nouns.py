@@ -454,6 +454,11 @@ class Key(str):
         return key
 
 
+def condition_of(key: str) -> str:
+    """The condition of a key, of one that is but a text the text."""
+    return key.condition if isinstance(key, Key) else key
+
+
 # Documents that are too many to be looked at one by one, and what is asked of documents however many they are.
 
 

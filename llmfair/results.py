@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from llmfair import registry
 from llmfair.io.files import read_rows
-from llmfair.nouns import PAIRS, Conclusion, Key, Measurement
+from llmfair.nouns import PAIRS, Conclusion, Key, Measurement, condition_of
 from llmfair.rundir import COLUMNS, named_model
 
 if TYPE_CHECKING:
@@ -304,7 +304,10 @@ def as_readable(
 ) -> dict[str, F]:
     """The findings, nothing concluded of a condition of whose answers a larger share than the limit is unparseable."""
     loose = {name for name, counts in answers.items() if counts.too_many_unparseable(limit)}
-    return {name: each.barred(UNPARSEABLE) if name in loose else each for name, each in findings.items()}
+    return {
+        name: each.barred(UNPARSEABLE) if loose & {name, condition_of(name)} else each
+        for name, each in findings.items()
+    }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

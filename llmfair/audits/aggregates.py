@@ -117,7 +117,11 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
         for query_id, value in () if column.measure.of_all else column.values.items():
             number, reason = value_of(value)
             number = value.value if isinstance(value, Convention) else number
-            rows.append(Measurement(query_id, measure, number, condition, group, reason=reason))
+            rows.append(
+                Measurement(
+                    query_id, measure, number, condition, group, reason=reason, contrast=column.contrast
+                )
+            )
         estimate = aggregate(column.measure.aggregate, values, replace(inference, bounds=(least, most)))
         if estimate is None:
             why = most_frequent(reason for value in values if (reason := value_of(value)[1]))
@@ -128,7 +132,7 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
                 estimate = replace(estimate, low=None, high=None, reason="all_same")
             else:
                 estimate = replace(estimate, low=low, high=high)
-        rows.append(row_of(measure, condition, estimate, group))
+        rows.append(replace(row_of(measure, condition, estimate, group), contrast=column.contrast))
     return rows
 
 

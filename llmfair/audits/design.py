@@ -343,7 +343,9 @@ class Design(ABC, Generic[T]):
             "dataset": self.dataset.name,
             "attribute": self.attribute.name,
             "model": self.subject.label,
-            "words": typed.Words(*(self.attribute.words.get(side, "") for side in Side)),
+            "words": typed.Words(
+                *("" if self.attribute.groups else self.attribute.words.get(side, "") for side in Side)
+            ),
             "level": settings.level,
             "band": band_of(settings.band),
             "max_invalid": settings.max_invalid,

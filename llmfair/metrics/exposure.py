@@ -96,16 +96,19 @@ def _chances_of_first(judged: Judged, ranking: Ranking, places: Places) -> Float
     cite="Wang et al. 2024, Eq. 2",
 )  # fmt: skip
 def exposure(judged: Judged, cutoff: int | None, log: str) -> Values:
-    """E1 and E0, in natural or binary logarithms (log2 figures = ln figures × ln 2) [A Eq. 2]."""
+    """The mean exposure of each group, in natural or binary logarithms: of two E1 and E0 [A Eq. 2].
+
+    log2 figures = ln figures × ln 2.
+    """
     if not judged.rankings:
-        return dict.fromkeys(Side, Undefined("not_ranked"))
+        return dict.fromkeys(judged.names, Undefined("not_ranked"))
     sides = _compared(judged, "keep", "none")
-    mean, absent = exposures(judged, cutoff), _absent(*sides)
+    mean, absent = exposures(judged, cutoff), _absent(*sides) or Undefined("no_group")
     if log == "2":
         mean *= np.log(2)
     return {
-        side: float(mean[members].mean()) if absent is None or members.any() else absent
-        for side, members in zip(Side, sides, strict=True)
+        group: float(mean[members].mean()) if members.any() else absent
+        for group, members in judged.groups_of.items()
     }
 
 

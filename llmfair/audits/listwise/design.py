@@ -30,7 +30,19 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import encode, plain
 from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.preference import shared_strata
-from llmfair.nouns import Candidates, Chat, Completion, Failure, Finish, Probe, Query, Ranking, Steps, drive
+from llmfair.nouns import (
+    Candidates,
+    Chat,
+    Completion,
+    Failure,
+    Finish,
+    Probe,
+    Query,
+    Ranking,
+    Side,
+    Steps,
+    drive,
+)
 from llmfair.probes import WINDOW_STREAM, PromptCondition, conditions_of, initial_orders, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import Ranker, remarks
@@ -142,7 +154,7 @@ class ListwiseDesign(Design[Ranked]):
     prompt: Prompt
     prompts: tuple[PromptCondition, ...]
     ranker: ListwiseRanker | Ranker
-    strata: Sequence[Stratum]
+    strata: Mapping[str, Sequence[Stratum]]
     first_stage: Ranker | None
     orders: Mapping[str, Sequence[Candidates]]
 
@@ -152,10 +164,14 @@ class ListwiseDesign(Design[Ranked]):
 
     why_not_assessable = "the others have no two items of both groups with one grade of relevance"
 
+    several_groups = True
+
     @property
     def assessable(self) -> int:
-        """Queries whose lists have items of both groups that differ in nothing but the group."""
-        return sum(items.pairs > 0 for items in self.lists)
+        """Queries whose lists have items of two groups that differ in nothing but the group."""
+        return sum(
+            map(any, zip(*([items.pairs > 0 for items in of] for of in self.lists_of.values()), strict=True))
+        )
 
     def probes(self) -> Iterator[Probe]:
         """The chains: queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
@@ -256,6 +272,7 @@ class ListwiseDesign(Design[Ranked]):
             if (windows := self.ranker.one_pass(n)) is not None:
                 unranked.update(never_ranked(windows, n, 0, settings.depth))
         shared = structs.asdict(super().facts()) | {"factors": None} | self.ordered_by()
+        shared |= {"contrasts": tuple(filter(None, self.attribute.contrasts))}
         shared |= {name: getattr(settings, name) for name in ("label_error", "initial", "orders", "repeats")}
         return ListwiseFacts(
             **shared,
@@ -295,9 +312,27 @@ class ListwiseDesign(Design[Ranked]):
         return isinstance(self.ranker, ListwiseRanker) and isinstance(self.ranker.strategy, Partition)
 
     @cached_property
+    def lists_of(self) -> Mapping[str, tuple[Items, ...]]:
+        """Every query's list by grades and the two groups of each contrast."""
+        every = [self.dataset.candidates(query) for query in self.queries]
+        return {
+            contrast: tuple(items_of(candidates, sides) for candidates in every)
+            for contrast, sides in self.sides_of.items()
+        }
+
+    @property
     def lists(self) -> tuple[Items, ...]:
-        """Every query's list by groups and grades."""
-        return tuple(items_of(self.dataset.candidates(query), self.sides) for query in self.queries)
+        """The same of the one contrast that there is; of several, of the first."""
+        return next(iter(self.lists_of.values()))
+
+    @cached_property
+    def sides_of(self) -> Mapping[str, Mapping[str, Side | None]]:
+        """The side of every candidate in each contrast."""
+        documents = {document.doc_id: document for document in self.candidates()}
+        return {
+            contrast: {doc_id: of.side(document) for doc_id, document in documents.items()}
+            for contrast, of in self.attribute.contrasts.items()
+        }
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -325,21 +360,44 @@ class ListwiseDesign(Design[Ranked]):
         return super().backend()
 
     def judged(self, candidates: Candidates, rankings: Sequence[Ranking]) -> Judged:
-        """A query with rankings of it."""
-        return Judged(candidates, tuple(rankings), self.sides, groups=self.groups)
+        """A query with rankings of it; of several contrasts, in the first."""
+        contrast, sides = next(iter(self.sides_of.items()))
+        judged = Judged(candidates, tuple(rankings), sides, groups=self.groups)
+        if not self.attribute.groups:
+            return judged
+        members = {document.doc_id: self.attribute.group(document) for document in candidates.documents}
+        judged = replace(judged, members=members, names=self.attribute.groups, between_contrasts={})
+        return self.between(judged, contrast)
+
+    def between(self, judged: Judged, contrast: str) -> Judged:
+        """The same query, its items on the sides of this contrast."""
+        if not contrast:
+            return judged
+        first, second = (self.attribute.contrasts[contrast].words[side] for side in Side)
+        fitted = (first, second) if self.attribute.one_fit else None
+        return replace(judged, sides=self.sides_of[contrast], contrast=fitted)
+
+    @property
+    def rule(self) -> HowRanked:
+        """How conclusions are drawn from this design, of one contrast."""
+        return next(iter(self.rules.values()))
 
     @cached_property
-    def rule(self) -> HowRanked:
-        """How conclusions are drawn from this design."""
+    def rules(self) -> Mapping[str, HowRanked]:
+        """The same of every contrast."""
         settings = self.settings
         # a ranker without windows inherits no order, whatever it was given
         initial = "random" if isinstance(self.ranker, Ranker) else settings.initial
         unjudged = not any(items.judged for items in self.lists)
-        judged = judged_of(map(self.dataset.candidates, self.queries), self.attribute)
-        return HowRanked(
-            band_of(settings.band), band_of(settings.guard), self.strata, settings.level,
-            settings.permutations, settings.seed, initial, unjudged, judged, settings.label_error,
-        )  # fmt: skip
+        several = len(self.attribute.groups) > MOST_PERMUTED
+        return {
+            contrast: HowRanked(
+                band_of(settings.band), band_of(settings.guard), self.strata[contrast], settings.level,
+                0 if several else settings.permutations, settings.seed, initial, unjudged,
+                judged_of(map(self.dataset.candidates, self.queries), of), settings.label_error,
+            )
+            for contrast, of in self.attribute.contrasts.items()
+        }  # fmt: skip
 
     def file_name(self, probe: Probe) -> str:
         """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""
@@ -354,7 +412,7 @@ class ListwiseDesign(Design[Ranked]):
                 "query_id": query.query_id,
                 "doc_ids": list(candidates.doc_ids),
                 "relevance": [candidates.relevance.get(doc_id, 0) for doc_id in candidates.doc_ids],
-                "side": [self.sides[doc_id] for doc_id in candidates.doc_ids],
+                "side": [self.attribute.group(document) for document in candidates.documents],
                 "bucket": [bucket(candidates, self.sides, doc_id) for doc_id in candidates.doc_ids],
             }
             yield json.dumps(row, ensure_ascii=False) + "\n"
@@ -403,6 +461,8 @@ class ListwiseDesign(Design[Ranked]):
 
 
 SHOWN_QUERIES = 5
+MOST_PERMUTED = 6
+"""Of more groups the permutation tests of all pairs are approximated."""
 OF_WINDOWS = ("PreferenceOdds", "SlotOdds", "RelevanceOdds")
 """What is shown, measured and concluded from where nothing is ranked."""
 
@@ -445,12 +505,16 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     candidates = [dataset.candidates(query) for query in queries]
     if settings.label_error is not None:  # refused before anything is asked
         odds_with(settings.label_error, judged_of(candidates, attribute), None)
-    strata = shared_strata(
-        (attribute.side(document), listed.relevance.get(document.doc_id, 0) > 0)
-        for listed in candidates
-        for document in listed.documents
-    )
-    concluded = ",".join([concluded, *(of_stratum(odds, stratum) for stratum in strata)])
+    strata = {
+        contrast: shared_strata(
+            (of.side(document), listed.relevance.get(document.doc_id, 0) > 0)
+            for listed in candidates
+            for document in listed.documents
+        )
+        for contrast, of in attribute.contrasts.items()
+    }
+    every = dict.fromkeys(stratum for of in strata.values() for stratum in of)
+    concluded = ",".join([concluded, *(of_stratum(odds, stratum) for stratum in every)])
     first_stage = Subject("bm25").ranker(dataset, attribute) if settings.initial == "bm25" else None
     how: tuple[Any, int] = ("random", 1) if first_stage else (settings.initial, settings.orders)
     orders = {c.query.query_id: initial_orders(c, attribute, *how, settings.seed) for c in candidates}

@@ -11,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations, compress, product
+from itertools import chain, combinations, compress, product
 from math import log
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,7 +49,7 @@ from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import strata_of
 from llmfair.metrics.utility import TREC_EVAL
-from llmfair.nouns import Conclusion, Failure, Measurement, Probe, Ranking, Side
+from llmfair.nouns import Conclusion, Failure, Key, Measurement, Probe, Ranking, Side, condition_of
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.strategies import Ranked, are_places
@@ -75,6 +75,7 @@ SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
 
 
 NEUTRAL = "neutral"
+ADJUSTED = {"holm": holm}
 OF_ODDS = "preference-odds"
 """The aggregate of figures that are odds over all comparisons."""
 
@@ -89,8 +90,19 @@ def contrasts(
     judged: Mapping[str, Sequence[Judged]],
     conditions: Sequence[str],
     inference: Inference,
+    contrast: str = "",
 ) -> Iterator[Measurement]:
     """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
+    rows = _contrasts(columns, judged, conditions, inference)
+    yield from (replace(row, contrast=contrast) for row in rows) if contrast else rows
+
+
+def _contrasts(
+    columns: Sequence[Column],
+    judged: Mapping[str, Sequence[Judged]],
+    conditions: Sequence[str],
+    inference: Inference,
+) -> Iterator[Measurement]:
     values = {(column.measure, column.condition): column for column in columns if column.group == ""}
     for measure, (later, earlier) in product(dict.fromkeys(of for of, _ in values), pairs_of(conditions)):
         # a figure that is neither better nor worse is no effect of a prompt
@@ -353,7 +365,7 @@ def with_family(
     for place, row in enumerate(rows):
         if row.query_id != ALL:
             continue
-        if (finding := findings.get(row.condition)) is not None:
+        if (finding := findings.get(Key(row.condition, contrast=row.contrast))) is not None:
             p_of = {of_stratum(finding.measure, name): odds.p for name, odds in finding.by_stratum.items()}
             row = replace(row, p=p_of.get(row.measure, row.p))
             if row.measure == finding.measure:
@@ -368,16 +380,18 @@ def with_family(
 
 
 def with_disparities(
-    findings: Mapping[str, ListwiseFinding], level: float = 0.95
+    findings: Mapping[str, ListwiseFinding], level: float = 0.95, adjust: str = "holm"
 ) -> dict[str, ListwiseFinding]:
-    """The findings, a disparity where the odds of a prompt are outside the band by p adjusted over the prompts (Holm).
+    """The findings, a disparity where the odds of a prompt and contrast are outside the band by p adjusted over all
+    prompts and contrasts (Holm, or Benjamini and Hochberg).
 
     Each p is one-sided, so it is held against half of what the level leaves. The control condition claims nothing, and
     stands by its own p. Odds that are outside by their own p alone are the reason why nothing else is concluded.
     """
     most, changed = (1 - level) / 2, dict[str, ListwiseFinding]()
-    claims = [name for name in findings if name != REPEAT]
-    adjusted = dict(zip(claims, holm([findings[name].p_outside for name in claims]), strict=True))
+    claims = [name for name in findings if condition_of(name) != REPEAT]
+    p_values = [findings[name].p_outside for name in claims]
+    adjusted = dict(zip(claims, ADJUSTED[adjust](p_values), strict=True))
     for name, finding in findings.items():
         p = adjusted.get(name, finding.p_outside)
         alone = [odds.p_outside for odds in finding.by_stratum.values() if odds.p_outside is not None]
@@ -398,15 +412,17 @@ def final_findings(
     rules: Mapping[str, HowRanked],
     answers: Mapping[str, WindowAnswers],
     max_invalid: float | None,
+    adjust: str = "holm",
 ) -> dict[str, ListwiseFinding]:
     """The findings with disparities, with what wrong grades would make of a ranker without preference that is of as
-    much use, and as far as the answers bear them; `rules` and `answers` by condition."""
+    much use, and as far as the answers bear them; `rules` by their keys, `answers` by condition."""
     level = next((rule.level for rule in rules.values()), 0.95)
     of_relevance = {c.condition: c.values.values() for c in columns if c.measure.name == "RelevanceOdds"}
-    changed = with_disparities(findings, level)
+    changed = with_disparities(findings, level, adjust)
     for name, finding in changed.items():
-        rule, odds = rules[name], finding.by_stratum.get(finding.decisive)
-        shares = [v.ahead for v in of_relevance.get(name, ()) if isinstance(v, QueryComparisons)]
+        condition, rule = condition_of(name), rules[name]
+        odds = finding.by_stratum.get(finding.decisive)
+        shares = [v.ahead for v in of_relevance.get(condition, ()) if isinstance(v, QueryComparisons)]
         better_ahead = fmean(shares) if shares else None
         if rule.label_error is not None:
             with_errors = odds_with(rule.label_error, rule.judged, better_ahead)
@@ -415,7 +431,7 @@ def final_findings(
             nearer = min((end for end in (odds.low, odds.high) if end), key=lambda end: abs(log(end)))
             explaining = label_error(rule.judged, better_ahead, finding.decisive, nearer)
             finding = structs.replace(finding, label_error=explaining)
-        changed[name] = assessed(finding, answers[name]) if name in answers else finding
+        changed[name] = assessed(finding, answers[condition]) if condition in answers else finding
     return as_readable(changed, answers, max_invalid)
 
 
@@ -677,6 +693,8 @@ def joined_windows(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]
 
 
 Chains = Sequence[tuple[Probe, Ranked]]
+ALIKE_IN_ALL = ("SlotOdds", "RelevanceOdds")
+"""Odds that are the same whichever groups are compared."""
 POSITIONS = (
     "the scores of every list are 0 to n - 1, each once: if these are positions, best first, as argsort gives them, "
     "return the documents themselves in that order"
@@ -696,7 +714,7 @@ def outcome_of(
     conditions, initial = {name: judged[name] for name in names}, judged[INITIAL]
     documents = median(items.n for items in design.lists)
     inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
-    columns = measure_all(design.measures, judged)
+    columns = _columns(design, judged)
     useful = {name: beyond_initial(judged[name], initial) for name in names}
     for column in columns:  # by its answers, where a condition's make no ranking
         if column.measure.name == "RelevanceOdds" and not any(q.rankings for q in judged[column.condition]):
@@ -705,21 +723,44 @@ def outcome_of(
     answers = answer_counts(answered, design.sides, settings.constrain)
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
     of_conditions = [column for column in columns if column.condition in conditions]
-    findings = findings_of(of_conditions, conditions, useful, inference, design.rule, left_out)
-    rules = dict.fromkeys(names, design.rule)
-    findings = final_findings(findings, columns, rules, answers, settings.max_invalid)
+    findings, rules = dict[str, ListwiseFinding](), dict[str, HowRanked]()
+    for contrast, rule in design.rules.items():
+        of_it = [column for column in of_conditions if column.contrast == contrast]
+        between = {name: [design.between(query, contrast) for query in of] for name, of in conditions.items()}
+        concluded_of = findings_of(of_it, between, useful, inference, rule, left_out)
+        findings |= {Key(name, contrast=contrast): finding for name, finding in concluded_of.items()}
+        rules |= {Key(name, contrast=contrast): rule for name in names}
+    findings = final_findings(
+        findings, columns, rules, answers, settings.max_invalid, getattr(settings, "adjust", "holm")
+    )
     for name in findings.keys() & stopping:
         findings[name] = settled(findings[name], stopping[name].process.decision)
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
     rows = aggregates.summarise(columns, inference)
     # what each query contributes to preference odds, so that prompts and runs can be paired by query
     rows += (
-        Measurement(query_id, str(column.measure), odds, column.condition, reason="pseudo_value")
+        Measurement(
+            query_id,
+            str(column.measure),
+            odds,
+            column.condition,
+            reason="pseudo_value",
+            contrast=column.contrast,
+        )
         for column in columns
         if column.measure.name == HEADLINE
         for query_id, odds in aggregates.odds_by_query(column.values).items()
     )
-    compared = contrasts(columns, conditions, names, inference)
+    compared = chain.from_iterable(
+        contrasts(
+            [column for column in columns if column.contrast == contrast],
+            conditions,
+            names,
+            inference,
+            contrast,
+        )
+        for contrast in {"": None, **design.rules}
+    )
     # of what stopped by what was seen no p would hold
     rows += (replace(row, p=None) for row in compared) if stopping else compared
     rows, family = with_family(rows, findings, contrasted)
@@ -745,6 +786,20 @@ def outcome_of(
     )
     where = windows_of(results.design)
     return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
+
+
+def _columns(design: ListwiseDesign, judged: Mapping[str, Sequence[Judged]]) -> list[Column]:
+    """Every measure of the design; those that compare groups once a contrast, where there are several."""
+    if not design.attribute.groups:
+        return measure_all(design.measures, judged)
+    compared = [m for m in design.measures if m.definition.parity is not None and m.name not in ALIKE_IN_ALL]
+    columns = measure_all([measure for measure in design.measures if measure not in compared], judged)
+    for contrast in design.rules:
+        of = {
+            name: [design.between(query, contrast) for query in queries] for name, queries in judged.items()
+        }
+        columns += (replace(column, contrast=contrast) for column in measure_all(compared, of))
+    return columns
 
 
 def _judged(design: ListwiseDesign, chains: Chains, names: Sequence[str]) -> dict[str, list[Judged]]:

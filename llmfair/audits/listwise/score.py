@@ -333,7 +333,7 @@ class CandidatesLine:
     query_id: str
     doc_ids: Sequence[str]
     relevance: Sequence[int]
-    side: Sequence[Side | None]
+    side: Sequence[str | None]
 
 
 def read_lists(
