@@ -453,6 +453,17 @@ class Key(str):
         key.condition, key.stratum, key.contrast = condition, stratum, contrast
         return key
 
+    @property
+    def of_all_contrasts(self) -> Key:
+        """The same without the contrast."""
+        return Key(self.condition, self.stratum)
+
+    @property
+    def groups(self) -> tuple[str, str]:
+        """The two groups of the contrast, "" both without one."""
+        first, _, second = self.contrast.partition(BETWEEN)
+        return first, second
+
 
 def condition_of(key: str) -> str:
     """The condition of a key, of one that is but a text the text."""

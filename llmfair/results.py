@@ -89,6 +89,11 @@ class Figure(JsonObject, frozen=True):
     conclusion: Conclusion | None
     reason: Annotated[str, Meta(description="Why there is no value, or flags of it.")] | None
 
+    @property
+    def ends(self) -> tuple[float | None, float | None, float | None]:
+        """The lower end, the value, the upper end."""
+        return self.low, self.value, self.high
+
 
 class KeyColumns:
     """What has the columns by which figures are told apart."""

@@ -6,10 +6,13 @@ words (`VerdictWords`); the words here do for any kind that concludes by a band 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from llmfair import registry
 from llmfair.io.text import count, listed, p_text
@@ -42,6 +45,8 @@ STATUSES: Mapping[Conclusion, str] = {
     Conclusion.WITHIN: "parity",
 }
 """The statuses of a kind that concludes by a band, the gravest first."""
+MOST_PAIRS = 6
+"""Pairs of groups that a sentence names, of which the same is said."""
 MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
 UNFINISHED = "the command that began the run asks what is missing, and then says more"
@@ -210,7 +215,7 @@ class Case:
         behind, words = self.protected_behind, self.facts.words
         if behind is None:
             return None
-        both = (words.protected, words.unprotected)
+        both = self.key.groups if self.key.contrast else (words.protected, words.unprotected)
         return both if behind else both[::-1]
 
 
@@ -234,14 +239,18 @@ class VerdictWords:
             )
         gravest = min((case.finding.conclusion for case in cases), key=[*STATUSES].index)
         case, *others = [case for case in cases if case.finding.conclusion == gravest]
-        say = {
-            Conclusion.OUTSIDE: self.disparity, Conclusion.WITHIN: self.parity,
-            Conclusion.INCONCLUSIVE: self.inconclusive, Conclusion.NOT_ASSESSABLE: self.not_assessable,
-        }[gravest]  # fmt: skip
         figure = case.figure or absent_row(case.finding.spoken_of, case.key)
+        if case.key.contrast:
+            sentence = self.of_groups(gravest, case, cases)
+        else:
+            say = {
+                Conclusion.OUTSIDE: self.disparity, Conclusion.WITHIN: self.parity,
+                Conclusion.INCONCLUSIVE: self.inconclusive, Conclusion.NOT_ASSESSABLE: self.not_assessable,
+            }[gravest]  # fmt: skip
+            sentence = say(case) + self.others(gravest, case, others)
         return RunVerdict(
             status=STATUSES[gravest],
-            sentence=say(case) + self.others(gravest, case, others) + self.caution(case),
+            sentence=sentence + self.caution(case),
             next=self.next(gravest, case),
             condition=case.key.condition,
             stratum=stratum_of(case.finding.spoken_of, case.key.stratum),
@@ -252,6 +261,74 @@ class VerdictWords:
             low=figure.low,
             high=figure.high,
             n=figure.n,
+        )
+
+    # Of several groups: which are put behind or ahead of most others, which pairs alone, what is said of the others
+
+    def of_groups(self, gravest: Conclusion, case: Case, cases: Sequence[Case]) -> str:
+        """The sentence on all pairs of the case's condition, and which other conditions share its status."""
+        pairs = [each for each in cases if each.key.of_all_contrasts == case.key.of_all_contrasts]
+        outside = [each for each in pairs if each.finding.conclusion == Conclusion.OUTSIDE]
+        if outside:
+            said = f"of two items alike in relevance{self.where(case, ', ')}" + self.put_behind(
+                outside, pairs
+            )
+        else:
+            said = self.where(case) + self.by_pair(pairs)
+        others = dict.fromkeys(
+            self.title(each) for each in cases if each not in pairs and each.finding.conclusion == gravest
+        )
+        also = (self.of if len(others) == 1 else self.of_several).format(listed([*others]))
+        return said + f"; {STATUSES[gravest]} also {also}" * bool(others)
+
+    def put_behind(self, outside: Sequence[Case], pairs: Sequence[Case]) -> str:
+        """Who is put behind or ahead of whom: a group by name where most of its pairs say so, else pairs alone."""
+        groups = {group for each in pairs for group in each.key.groups}
+        behind = {each: each.groups or each.key.groups for each in outside}
+        parts, left = list[str](), [*outside]
+        for place, says in ((0, "put behind"), (1, "put ahead of")):
+            ranked = Counter(both[place] for both in behind.values())
+            for group, number in ranked.most_common():
+                of_it = [each for each in left if behind[each][place] == group]
+                if 2 * number > len(groups) - 1 and of_it:
+                    others = listed([behind[each][1 - place] for each in of_it])
+                    parts.append(
+                        f"{group} is {says} {others} ({', '.join(self.odds(each) for each in of_it)})"
+                    )
+                    left = [each for each in left if each not in of_it]
+        parts += [f"{behind[each][0]} is put behind {behind[each][1]} ({self.odds(each)})" for each in left]
+        rest = len(pairs) - len(outside)
+        return "; ".join(parts) + (
+            "; no other pair leaves the band" if rest else "; every pair is outside the band"
+        )
+
+    def odds(self, case: Case) -> str:
+        """The figure of a pair, told of the group that is behind: below parity."""
+        figure, behind = case.figure, case.protected_behind
+        if figure is None or behind is not False:
+            return case.interval
+        turned = {
+            end: 1 / of if of else None for end, of in zip(("high", "value", "low"), figure.ends, strict=True)
+        }
+        return interval_text(replace(figure, **turned), (*case.facts.band, 1.0))
+
+    def by_pair(self, pairs: Sequence[Case]) -> str:
+        """What is said of every pair where none is a disparity, those together of which the same is said."""
+        said: dict[str, list[Case]] = {}
+        for each in pairs:
+            why = f" ({in_words(each.finding.reason, each.finding.measure)})" * bool(each.finding.reason)
+            said.setdefault(STATUSES[each.finding.conclusion] + why, []).append(each)
+        if len(said) == 1:
+            ((status, of),) = said.items()
+            most = sorted((each.figure.value, each) for each in of if each.figure and each.figure.value)
+            ends = [self.odds(most[place][1]) for place in (0, -1)] if most else []
+            between = f", {pairs[0].label} from {' to '.join(ends)}" if len(most) > 1 else ""
+            return f"all {len(of)} pairs of groups: {status}{between}"
+        return "; ".join(
+            f"{listed([' and '.join(each.key.groups) for each in of[:MOST_PAIRS]])}"
+            + f" and {len(of) - MOST_PAIRS} more pairs" * (len(of) > MOST_PAIRS)
+            + f": {status}"
+            for status, of in said.items()
         )
 
     # The four sentences
@@ -282,9 +359,14 @@ class VerdictWords:
 
     # Their parts
 
-    def where(self, case: Case) -> str:
-        """The condition as the beginning of a sentence, with the space behind it."""
-        return self.of.format(self.titles.get(case.key, case.key)) + " "
+    def where(self, case: Case, before: str = "") -> str:
+        """The condition as the beginning of a sentence, with the space behind it, or after these words."""
+        return before + self.of.format(self.title(case)) + " "
+
+    def title(self, case: Case) -> str:
+        """What a condition is called, whichever groups are compared."""
+        key = case.key.of_all_contrasts
+        return self.titles.get(key, key)
 
     def differs(self, case: Case) -> str:
         """That a figure whose interval is not all outside the band is away from parity nevertheless."""

@@ -33,6 +33,7 @@ from llmfair.audits.scoring import ScoredRun
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.metrics.names import in_words, parse_measure
+from llmfair.nouns import Key, condition_of
 from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
@@ -74,8 +75,8 @@ NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--in
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows."""
 Cells = Mapping[tuple[str, str], Row]
-StratumRow = tuple[str, str, ListwiseFinding, Odds]
-"""A prompt, items of one relevance or all, what is concluded under the prompt, and their odds."""
+StratumRow = tuple[Key, str, ListwiseFinding, Odds]
+"""A prompt and contrast, items of one relevance or all, what is concluded under the prompt, and their odds."""
 
 
 def conclusion(finding: ListwiseFinding, figure: Figure | None, band: Band, words: Words | None) -> str:
@@ -109,13 +110,14 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
     """Odds of answers over all, over relevant and over irrelevant items: a row each under every prompt."""
     figures = results.by_key()
     rows = [
-        (condition, name, finding, odds)
-        for condition, finding in results.findings.items()
-        if condition != REPEAT and finding.strata
-        for name, odds in finding.by_stratum.items()
+        (key, name, results.findings[key], odds)
+        for key in results.design.keys
+        if key.condition != REPEAT and key in results.findings and results.findings[key].strata
+        for name, odds in results.findings[key].by_stratum.items()
     ]
     columns: list[Column[StratumRow]] = [
-        ("prompt", lambda row: row[0]),
+        ("prompt", lambda row: row[0].condition),
+        *[("groups", lambda row: row[0].contrast)][: len(results.design.contrasts)],
         ("items", lambda row: row[1]),
         (
             f"odds of answers [{100 * results.level:g} %]",
@@ -146,9 +148,10 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
 def listwise_table(results: ListwiseResults) -> Table:
     """A row a prompt and one of the initial ranking; a column a measure, or one for each of its groups."""
     design, conditions, rows = results.design, results.design.conditions, results.by_key()
-    conclusions = {}
-    for name in conditions:
-        finding, chains, answers = results.findings.get(name), results.chains[name], results.answers.get(name)
+    conclusions: dict[str, str] = {}
+    for key in design.keys:
+        name, finding = key.condition, results.findings.get(key)
+        chains, answers = results.chains[name], results.answers.get(name)
         parts = [f"{chains.ranked} of {chains.asked} chains"] if chains.ranked != chains.asked else []
         unparseable = phrases.unparseable_text(name, results)
         if answers and 0 < answers.windows == answers.unparseable:
@@ -157,15 +160,24 @@ def listwise_table(results: ListwiseResults) -> Table:
             parts.append(unparseable or "the same prompt, the same orders")
         elif finding:
             parts.append(conclusion(finding, None, results.band, results.words))
-        conclusions[name] = "; ".join(parts)
+        conclusions[key] = "; ".join(parts)
     # of the input there is nothing to control for: its own figure stands in the column
-    plain = [((measure, ""), INITIAL, rows.get((plain_name(measure), INITIAL))) for measure in results.shown]
-    figures = [(place, name, row) for place, name, row in plain if row is not None]
+    plain = [((measure, ""), rows.get((plain_name(measure), INITIAL))) for measure in results.shown]
+    figures = [(place, Key(INITIAL), row) for place, row in plain if row is not None]
     every = [row for row in results.of_all() if row.condition in (*conditions, INITIAL)]
-    figures += [((row.measure, row.group), row.condition, row) for row in every]
+    if design.contrasts:  # the figures of a group are in its row, as those of a pair are in its own
+        figures += [
+            ((row.measure, ""), Key(row.condition, contrast=row.group), row) for row in every if row.group
+        ]
+        of_pairs = ((m, key, rows.get((m, key))) for m in results.shown for key in design.keys)
+        figures += [((measure, ""), key, row) for measure, key, row in of_pairs if row is not None]
+    else:
+        figures += [((row.measure, row.group), Key(row.condition), row) for row in every]
+    shown = _rows_of_groups(results) if design.contrasts else [*map(Key, conditions)]
     texts = {**conclusions, INITIAL: "before the model"}
-    columns: list[Column[str]] = [
-        ("prompt", lambda name: TITLES.get(name, name)),
+    columns: list[Column[Key]] = [
+        ("prompt", lambda key: TITLES.get(key.condition, key.condition)),
+        *[("groups", lambda key: key.contrast)][: len(design.contrasts)],
         *figure_columns(results, results.shown, figures, results.verdict),
         ("conclusion" if results.findings else "note", texts.get),
     ]
@@ -176,15 +188,48 @@ def listwise_table(results: ListwiseResults) -> Table:
         "no model asked" if design.prompt_sha256 is None else f"{phrases.calls_of(results)} calls",
         f"preset {design.preset}" if design.preset else "",
     ]
-    initial = [INITIAL] * any(name == INITIAL and place[0] in results.shown for place, name, _ in figures)
+    initial = [Key(INITIAL)] * any(key == INITIAL and place[0] in results.shown for place, key, _ in figures)
     return Table.of(
         title,
         columns,
-        [*conditions, *initial],
-        _notes(results, rows),
+        [*shown, *initial],
+        [*_group_notes(results, shown), *_notes(results, rows)],
         results.band,
         said=conclusions if results.findings else {},
         sees=results.sees,
+    )
+
+
+MOST_GROUPS = 6
+"""Of more groups only the pairs outside the band are in the table."""
+
+
+def _rows_of_groups(results: ListwiseResults) -> list[Key]:
+    """The rows of the first prompt's groups, its pairs unless they are too many, and the pairs of all other prompts
+    that are outside the band."""
+    design, (first, *_) = results.design, results.design.conditions
+    groups = [Key(first, contrast=group) for group in design.groups]
+    outside = {key for key, of in results.findings.items() if of.conclusion == "outside"}
+    few = len(groups) <= MOST_GROUPS
+    pairs = [key for key in design.keys if key in outside or (few and key.condition == first)]
+    return groups + [key for key in pairs if key.condition != REPEAT]
+
+
+def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Iterator[str]:
+    """Which pairs the table leaves out, how many items each group has, and which are too few to be compared."""
+    design = results.design
+    if not design.contrasts:
+        return
+    pairs = [key for key in design.keys if key.condition != REPEAT]
+    if left := len({*pairs} - {*shown}):
+        yield f"{count(left, 'further pair')} of groups, none outside the band: metrics.csv and the report"
+    items = ", ".join(f"{group} {number:,}" for group, number in design.groups.items())
+    few = ", ".join(f"{group} {number:,}" for group, number in design.few.items())
+    unknown = f"; unknown or in several groups {design.unknown:,}" * bool(design.unknown)
+    yield f"items in lists: {items}{unknown}" + f"; too few to compare (--min-group): {few}" * bool(few)
+    yield (
+        "odds of a group: against the mean of all groups; of a pair A:B: that A is put ahead of B; all from one model, "
+        f"p adjusted over {count(len(pairs), 'pair')} and prompts"
     )
 
 
@@ -194,7 +239,7 @@ def listwise_table(results: ListwiseResults) -> Table:
 def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     """How answers came out, what figures can be, and what was tested."""
     design, answers = results.design, results.answers.values()
-    findings = {name: finding for name, finding in results.findings.items() if name != REPEAT}
+    findings = {key: of for key, of in results.findings.items() if condition_of(key) != REPEAT}
     if missing := sum(chains.asked - chains.ranked for chains in results.chains.values()):
         why = ", ".join(f"{name} {n:,}" for name, n in results.failures.items()) or "not asked yet"
         yield f"{count(missing, 'chain')} without a ranking ({why}); measures speak of the others"
@@ -375,8 +420,8 @@ LEFT_AS_SHOWN = 0.5
 class ListwiseWords(VerdictWords):
     """In exposure beyond what relevance explains, and in odds of which the band speaks."""
 
-    def where(self, case: Case) -> str:
-        return super().where(case) if case.facts.prompted else ""
+    def where(self, case: Case, before: str = "") -> str:
+        return super().where(case, before) if case.facts.prompted else " " * bool(before)
 
     def disparity(self, case: Case) -> str:
         """Who gets less exposure, and the queries of the odds where they are others; else who is put behind."""
