@@ -58,19 +58,12 @@ LISTWISE = Audited(
         "failures.csv", "texts.jsonl", "rankings/neutral.run",
     ),
 )  # fmt: skip
-STRATEGIES = {
-    name: Audited(
-        ("listwise", "--orders", "1", "--conditions", "neutral", "--no-repeat", *flags), answers, LISTWISE.same,
-        strategy=name,
-    )
-    for name, flags, answers in (
-        ("pointwise", (), 400),  # 10 queries × 40 items
-        ("setwise:k=5", (), None),  # as many as the answers call for
-        ("pairwise-sort:k=5", (), None),
-        ("first", ("--window", "5", "--step", "2", "--passes", "1"), 190),
-        ("tournament:group=10,best=5", (), None),  # small groups of two rounds may be the same
-    )
-}  # fmt: skip
+PAIRWISE_SORT = Audited(
+    ("listwise", "--orders", "1", "--conditions", "neutral", "--no-repeat"),
+    None,  # as many as the answers call for
+    LISTWISE.same,
+    strategy="pairwise-sort:k=5",
+)
 PAIRWISE = Audited(
     ("pairwise", "--pairs", "10", "--conditions", "relevant"),
     220,  # 10 queries × 10 pairs and one of them twice, both orders
@@ -139,13 +132,6 @@ def running(log: Path, *arguments: str) -> Iterator[int]:
     finally:
         server.terminate()
         server.communicate(timeout=60)
-
-
-def command(audited: Audited, port: int, output: Path) -> list[str]:
-    return [
-        *audited.command, *([] if audited.strategy == "windows" else ["--strategy", audited.strategy]),
-        "-d", audited.data, "-m", "openai:any", "-o", str(output), *"-j 8 --base-url".split(), f"http://127.0.0.1:{port}/v1", "--server-name", "test", "--max-invalid", "1", "--no-cache",
-    ]  # fmt: skip
 
 
 def journalled(folder: Path, strategy: str = "windows") -> set[str]:
@@ -569,8 +555,8 @@ def _files(scratch: Path) -> Iterator[Watch]:
 
 
 FETCH = Long(
-    ("datasets", "fetch", "trec-fair/2022", "--yes"),
-    tuple(f"cache/datasets/trec-fair-2022-train/{pattern}" for pattern in ("*.gz", "*.json", "*.tsv", "*.jsonl", "*.npy")),
+    ("datasets", "fetch", "trec-fair/2022", "--yes", "--index", "full"),
+    tuple(f"cache/datasets/trec-fair-2022-train/{pattern}" for pattern in ("*.json", "*.db", "index-full/*.db")),
     watched=_files,
     prints=False,  # what it did
     grows="cache/**/*.part",
@@ -638,23 +624,20 @@ def run_to_draw(scratch: Path) -> Iterator[Watch]:
     yield Watch()
 
 
-REPORT = Long(
-    ("report", "run"),
-    ("run/report.html",),
-    lambda folder: shutil.copytree(folder.parent / "drawn", folder / "run"),
-    run_to_draw,
-    grows="run/report.html",
-    step=0,
-    seconds=3.0,
-)
-MITIGATE = Long(
+def on_a_copy(words: tuple[str, ...], same: tuple[str, ...], grows: str) -> Long:
+    """A command that writes into the folder of a run."""
+
+    def copy(folder: Path) -> None:
+        shutil.copytree(folder.parent / "drawn", folder / "run")
+
+    return Long(words, same, copy, run_to_draw, grows=grows, step=0, seconds=3.0)
+
+
+REPORT = on_a_copy(("report", "run"), ("run/report.html",), "run/report.html")
+MITIGATE = on_a_copy(
     ("mitigate", "run", "--free", "--no-report"),
     ("run/mitigation/**/*.csv", "run/mitigation/**/*.run", "run/mitigation/results.json"),
-    lambda folder: shutil.copytree(folder.parent / "drawn", folder / "run"),
-    run_to_draw,
-    grows="run/mitigation/**/*",
-    step=0,
-    seconds=3.0,
+    "run/mitigation/**/*",
 )
 CALIBRATE = Long(("calibrate", "listwise", "--runs", "60", "--injected", "-0.5"), (), step=0, seconds=3.0)
 
@@ -671,5 +654,5 @@ COMMANDS = {
     "batch": BATCH,
     "report": REPORT,
     "mitigate": MITIGATE,
-    "pairwise-sort": audit(STRATEGIES["pairwise-sort:k=5"]),
+    "pairwise-sort": audit(PAIRWISE_SORT),
 }

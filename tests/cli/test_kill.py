@@ -22,25 +22,25 @@ from tests.disks import PAGE, mounted
 
 pytestmark = pytest.mark.whole
 
-AUDITS = {
-    "listwise": (long_commands.LISTWISE, [long_commands.KILL, long_commands.INT]),
-    "pairwise": (long_commands.PAIRWISE, [long_commands.CLOSED]),
-    "sequential": (long_commands.SEQUENTIAL, [long_commands.KILL]),
-    "rag": (long_commands.RAG, [long_commands.TERM]),
-    "judged": (long_commands.JUDGED, [long_commands.KILL]),
-    "refine": (long_commands.REFINE, [long_commands.HUP]),
+STOPS = {
+    "listwise": [long_commands.KILL, long_commands.INT],
+    "pairwise": [long_commands.CLOSED],
+    "sequential": [long_commands.KILL],
+    "rag": [long_commands.TERM],
+    "judged": [long_commands.KILL],
+    "refine": [long_commands.HUP],
+    "fetch": [long_commands.KILL],
 }
+COMMANDS = long_commands.COMMANDS | {"judged": long_commands.audit(long_commands.JUDGED)}
 SLOW = ("sequential", "judged")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in AUDITS]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in STOPS]
 )
 def test_stopped_in_one_way_or_another(name: str, tmp_path: Path) -> None:
-    audited, endings = AUDITS[name]
-    assert len(long_commands.stop_again_and_again(long_commands.audit(audited), endings, 1, tmp_path)) == len(
-        endings
-    )
+    stops = long_commands.stop_again_and_again(COMMANDS[name], STOPS[name], 1, tmp_path)
+    assert len(stops) == len(STOPS[name])
 
 
 def test_a_stop_within_a_call_back_of_an_import_is_heard() -> None:
@@ -87,11 +87,9 @@ def test_every_long_command_is_stopped_twice_in_every_way(name: str, tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", AUDITS)
+@pytest.mark.parametrize("name", STOPS)
 def test_twenty_five_kills(name: str, tmp_path: Path) -> None:
-    long_commands.stop_again_and_again(
-        long_commands.audit(AUDITS[name][0]), [long_commands.KILL] * 25, 0, tmp_path
-    )
+    long_commands.stop_again_and_again(COMMANDS[name], [long_commands.KILL] * 25, 0, tmp_path)
 
 
 SENT = """\
@@ -160,7 +158,7 @@ SHORT = {
 }  # fmt: skip
 """Commands that are soon through, over a run that is there."""
 NOT_HERE = ("calibrate", "fetch")
-"""The first writes nothing; a fetch on a full disk stands in tests/datasets/test_indexed.py."""
+"""The first writes nothing; a fetch on a full disk stands in tests/datasets/test_trec_fair.py."""
 WRITING = {name: long for name, long in long_commands.COMMANDS.items() if name not in NOT_HERE} | SHORT
 WRITING["finetune"] = replace(
     long_commands.COMMANDS["finetune"], grows="out/**/*"

@@ -21,7 +21,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.openai import OpenAI
 from llmfair.errors import BackendError
 from tests.cli.command import kept, llmfair, only_run, process, ran, refuses
-from tests.cli.long_commands import LISTWISE, asked, command, journalled, running
+from tests.cli.long_commands import LISTWISE, asked, audit, journalled, running
 from tests.folders import balanced, write_folder
 from tests.servers import MODEL, Reply, Server, completion, faulty, rank
 
@@ -52,32 +52,6 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
         assert manifest["models_reported"] == ["any-2026-01-01"]
         assert llmfair(*asked).out == found.out
         assert len(server.requests) == manifest["calls"], "a finished run asks nothing"
-
-
-@pytest.mark.slow
-def test_an_outage_costs_no_answer(tmp_path: Path) -> None:
-    """A server that goes away in the middle of a run, and comes back after a while.
-
-    Asserts that the run comes to its end by itself, that nothing it has an answer to was asked again, and that
-    everything equals a run without an outage, byte for byte.
-    """
-    write_folder(Path("lists"), balanced(10, 20, 20))
-    folder = tmp_path
-    log, disturbed, calm = folder / "requests.jsonl", folder / "a" / "run", folder / "b" / "run"
-    with running(log, "--latency-ms", "20") as port:
-        started = process(*command(LISTWISE, port, disturbed))
-        while len(journalled(disturbed)) < 30:
-            assert started.poll() is None
-            time.sleep(0.02)
-    time.sleep(20)  # longer than attempts alone last with a server that answers after 20 ms
-    known, before = journalled(disturbed), len(asked(log))
-    with running(log, "--latency-ms", "20", "--port", str(port)):
-        _, errors = started.communicate(timeout=60)
-        assert started.returncode == 0, errors
-        assert not known & set(asked(log)[before:]), "an answered chat was asked again"
-        assert llmfair(*command(LISTWISE, port, calm)).code == 0
-    for name in LISTWISE.same:
-        assert (disturbed / name).read_bytes() == (calm / name).read_bytes(), name
 
 
 def test_one_refused_request_ends_its_chain_only() -> None:
@@ -119,15 +93,15 @@ def test_another_model_and_cut_prompts_are_told() -> None:
 
 def test_an_interrupt_keeps_what_was_answered_and_says_how_to_go_on(tmp_path: Path) -> None:
     """Also: a second process on the folder is told who holds it, and what was spent is in the run's cost."""
-    write_folder(tmp_path / "lists", balanced(10, 20, 20))
     log, run = tmp_path / "requests.jsonl", tmp_path / "run"
     with running(log, "--latency-ms", "100") as port:
+        command = (*audit(LISTWISE, str(run)).words, "--base-url", f"http://127.0.0.1:{port}/v1")
         # imports what the second command needs, which must not come when the first has ended
-        ran(*command(LISTWISE, port, run), "--dry-run")
-        started = process(*command(LISTWISE, port, run), "--price-in", "1", "--price-out", "1")
+        ran(*command, "--dry-run")
+        started = process(*command, "--price-in", "1", "--price-out", "1")
         while len(asked(log)) < 30:
             time.sleep(0.02)
-        second = llmfair(*command(LISTWISE, port, run))
+        second = llmfair(*command)
         started.send_signal(signal.SIGINT)
         out, err = started.communicate(timeout=60)
         assert second.code == 1 and f"process {started.pid}" in second.err
@@ -141,7 +115,7 @@ def test_an_interrupt_keeps_what_was_answered_and_says_how_to_go_on(tmp_path: Pa
         assert manifest["cost"] == manifest["invocations"][0]["cost"] > 0
         assert manifest["invocations"][0]["calls"] == sent
         assert f"this command: {sent} calls, cost " in err and "; the run in all: " in err
-        ran(*command(LISTWISE, port, run))
+        ran(*command)
         assert len(asked(log)) == 190
 
 

@@ -6,13 +6,9 @@ import fcntl
 import gzip
 import hashlib
 import json
-import os
-import random
 import re
 import shutil
-import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
@@ -31,7 +27,7 @@ from llmfair.datasets.download import blocks
 from llmfair.datasets.trec_fair import TrecFair
 from llmfair.errors import LlmfairError
 from llmfair.io.files import TABLE, note, whole, write_whole
-from tests.cli.command import Outcome, llmfair, process, ran, refusal, refuses, well
+from tests.cli.command import Outcome, llmfair, ran, refusal, refuses, well
 from tests.datasets.trec_sources import (
     FETCH,
     NAME,
@@ -45,7 +41,6 @@ from tests.datasets.trec_sources import (
     made,
     metadata_2022,
     pointed_at,
-    process_environment,
     sources_2021,
     sources_2022,
     topic_2022,
@@ -375,30 +370,6 @@ def test_one_wrong_line_is_named(tmp_path: Path, flag: str, wrong: bytes | dict[
         given += [name, path]
     words = ("--text-words", "1") if "--corpus" in right else ()
     refusal(command(*given, *words, name=NAME), f"{tmp_path / flag.strip('-')}:2: {text}")
-
-
-@pytest.mark.whole
-def test_killed_it_ends_with_equal_bytes_and_downloads_each_once(tmp_path: Path, serve: Serve) -> None:
-    sources = large_2022(500, seed=5)
-    size = len(sources[META]) + len(sources[DOCS])
-    server = serve(sources, pause=0.004)
-    environment = os.environ | process_environment(tmp_path / "pointer", downloads(server))
-    running = process("datasets", "fetch", "trec-fair/2022", "--yes", "--json", env=environment)
-    moment = int(size * random.Random(6).uniform(0.2, 0.9))
-    while server.sent(META) + server.sent(DOCS) < moment or not part(DOCS).exists():
-        time.sleep(0.002)
-    running.kill()
-    running.communicate()
-    assert running.returncode == -signal.SIGKILL
-    held = part(DOCS).stat().st_size
-    server.pause = 0.0
-    well(command())
-    starts = [(request.name, request.start) for request in server.requests if request.name != TOPICS]
-    assert starts == [(META, 0), (DOCS, 0), (DOCS, held)] and 0 < held < len(sources[DOCS])
-    disturbed = sha256()
-    shutil.rmtree(cache_folder())
-    well(command())
-    assert sha256() == disturbed
 
 
 # Servers that answer oddly: each download ends, in a sentence, and nothing that was not asked for is joined

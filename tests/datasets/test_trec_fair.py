@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
-import os
-import random
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,12 +40,9 @@ from tests.datasets.trec_sources import (
     metadata_2021,
     numbers_of,
     pointed_at,
-    process_environment,
     sources_2022,
 )
 from tests.disks import SmallDisk
-from tests.folders import content
-from tests.retrieval.test_bm25 import held
 from tests.shared import realdata
 
 P, U = Side.PROTECTED, Side.UNPROTECTED
@@ -483,88 +473,7 @@ def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_senten
     ran("runs", "check", "run")
 
 
-# A fetch with an index that is killed, or finds no room, a broken corpus or another one: it goes on, or says why not
-
-
-META, DOCS = "2022/metadata", "2022/docs"
-FILES = {META: "trec_2022_articles_discrete.json.gz", DOCS: "trec_corpus_20220301_plain.json.gz"}
-PROGRAM = """
-import sys, time
-from llmfair.cli.app import run
-from llmfair.retrieval import bm25
-bm25.COMMIT_EVERY, entry = 150, bm25.entry
-def slowly(document):
-    time.sleep(float(sys.argv[1]))
-    return entry(document)
-bm25.entry = slowly
-raise SystemExit(run(sys.argv[2:]))
-"""
-FULL = (*"datasets fetch trec-fair/2022 --yes --index full --text-words 9 --no-progress".split(),)
-QUERIES = [f"w{number} w{7 * number % 300} she w{3 * number}" for number in range(100)]
-
-
-def answers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What a fetched collection answers, and the pages as they were kept."""
-    with monkeypatch.context() as patch:
-        patch.setenv("LLMFAIR_CACHE_DIR", str(cache))
-        found = Collection(load_dataset("trec-fair/2022/gender"))
-        engine = engine_of(found)
-        folder = cache / "datasets" / "trec-fair-2022-train"
-        files = [folder / "index-full" / "pages.db", folder / "pages.db"]
-        kept = [hashlib.sha256(content(path)).hexdigest() for path in files]
-        return [engine.count(), engine.identity, kept, *(engine.search(query, 20) for query in QUERIES)]
-
-
-@pytest.mark.slow
-def test_killed_twenty_times_it_answers_as_if_undisturbed_and_downloads_each_byte_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given, moments, kills = made(3_000, 1), random.Random(1), 20
-    sources = given.sources()
-    size = sum(len(sources[key]) for key in FILES)
-    cache = cache_folder()
-    parts = {key: cache / "downloads" / "trec-fair" / "2022" / f"{name}.part" for key, name in FILES.items()}
-    index = cache / "datasets" / "trec-fair-2022-train" / "index-full" / "english"
-    with FileServer(sources, pause=0.05).running() as server:
-        environment = os.environ | process_environment(tmp_path / "pointer", downloads(server))
-
-        def begin(more: dict[str, str], pause: str) -> subprocess.Popen[str]:
-            command = [sys.executable, "-c", PROGRAM, pause, *FULL]
-            return subprocess.Popen(command, env=environment | more, stderr=subprocess.PIPE, text=True)
-
-        def through() -> float:
-            return sum(server.sent(key) for key in FILES) / size + indexed() / len(given.texts)
-
-        def indexed() -> int:
-            return max(held(index), held(index.with_name("english.tmp")))
-
-        def left() -> dict[str, int]:
-            return {key: path.stat().st_size if path.is_file() else 0 for key, path in parts.items()}
-
-        committed = list[int]()
-        for threshold in sorted(moments.uniform(0.02, 1.9) for _ in range(kills)):
-            before, seen = left(), len(server.requests)
-            running = begin({}, "0.0007")
-            while through() < threshold and running.poll() is None:
-                time.sleep(0.003)
-            time.sleep(moments.uniform(0, 0.4))
-            running.kill()
-            running.communicate()
-            committed.append(indexed())
-            assert running.returncode == -signal.SIGKILL, "it was through before it was killed"
-            for request in server.requests[seen:]:
-                if request.name in parts:  # it goes on after the last byte that was kept
-                    assert request.start == before[request.name]
-        for more in (
-            {},
-            {"LLMFAIR_CACHE_DIR": str(tmp_path / "calm"), "IR_DATASETS_HOME": str(tmp_path / "calm")},
-        ):
-            server.pause = 0
-            running = begin(more, "0")
-            assert running.communicate(timeout=120)[1] is not None and running.returncode == 0
-    assert committed == sorted(committed) and len({*committed}) > 2, committed
-    assert answers(cache, monkeypatch) == answers(tmp_path / "calm", monkeypatch)
-    assert not any(path.is_file() for path in (cache / "downloads").rglob("*"))
+# A fetch with an index that finds no room, or a broken corpus
 
 
 def fetch(*flags: str) -> Any:
@@ -602,11 +511,11 @@ def test_a_broken_corpus_is_refused_and_the_index_is_not_there(tmp_path: Path) -
     sources = given.sources()
     flags = given.copies(tmp_path)
     corpus = Path(flags[-1])
-    corpus.write_bytes(sources[DOCS][:-9])
+    corpus.write_bytes(sources["2022/docs"][:-9])
     refusal(fetch(*flags), "not a complete packed file")
     corpus.write_bytes(gzip.compress(b'{"id": 12, "title": "A"}\n{"title": "B"}\n'))
     refusal(fetch(*flags), ":2: id: is missing")
     folder = cache_folder() / "datasets" / "trec-fair-2022-eval" / "index-full"
     assert not (folder / "english").exists() and not (folder / "pages.db").exists()
-    corpus.write_bytes(sources[DOCS])
+    corpus.write_bytes(sources["2022/docs"])
     assert fetch(*flags).code == 0
