@@ -11,27 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from llmfair.api import open_run
 from llmfair.errors import UsageError, warn
 from tests.cli.command import COMMANDS, copied, kept, llmfair, ran, refuses
 from tests.servers import Reply, Server, rank
-
-READERS = (
-    ("runs", "show", "hurt"),
-    ("runs", "show", "hurt", "--json"),
-    ("runs", "show", "hurt", "--answers"),
-    ("runs", "show", "hurt", "--failures"),
-    ("runs", "check", "hurt"),
-    ("runs", "list", "--runs-dir", "."),
-    ("score", "hurt"),
-    ("compare", "whole", "hurt"),
-    ("compare", "hurt", "whole"),
-    ("report", "hurt"),
-    ("report", "whole", "hurt", "-o", "both.html"),
-)
 
 
 def hurt(kind: str, file: str, harm: Callable[[Any], Any]) -> None:
@@ -41,44 +25,6 @@ def hurt(kind: str, file: str, harm: Callable[[Any], Any]) -> None:
         copied(kind, "whole")
     path = Path("hurt", file)
     path.write_text(json.dumps(harm(json.loads(path.read_text()))))
-
-
-HARMS: list[Any] = [None, 7.5, "x", [], {}, "\ud800", float("nan"), float("inf"), 10**400]
-"""What stands in the place of a value."""
-
-
-def spoilt(document: Any, path: list[int], harm: Any, gone: bool) -> Any:
-    """The document with one value, found by going down by these numbers, replaced or left out."""
-    if not path or not isinstance(document, dict | list) or not document:
-        return harm
-    keys = [*document] if isinstance(document, dict) else [*range(len(document))]
-    key = keys[path[0] % len(keys)]
-    changed = document.copy()
-    if gone and len(path) == 1:
-        del changed[key]
-    else:
-        changed[key] = spoilt(document[key], path[1:], harm, gone)
-    return changed
-
-
-@pytest.mark.parametrize(
-    "kind", ["listwise", "pairwise", pytest.param("sequential", marks=pytest.mark.whole)]
-)
-@given(
-    st.sampled_from(["manifest.json", "results.json"]),
-    st.lists(st.integers(0, 99), max_size=3),
-    st.sampled_from(HARMS),
-    st.booleans(),
-    st.sampled_from(READERS),
-)
-def test_a_damaged_document_is_told_in_a_sentence(
-    kind: str, file: str, path: list[int], harm: Any, gone: bool, command: tuple[str, ...]
-) -> None:
-    """No command ends unexpectedly; where one is refused, it is for this file, or for what the run says it asked."""
-    hurt(kind, file, lambda document: spoilt(document, path, harm, gone))
-    found = llmfair(*command)
-    assert found.code in (0, 1, 2) and "unexpected" not in found.err, found.err
-    assert found.code != 2 or f"hurt/{file}:" in found.err or "whole and hurt " in found.err, found.err
 
 
 def staged(found: dict[str, Any]) -> dict[str, Any]:

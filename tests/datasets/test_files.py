@@ -28,9 +28,9 @@ from llmfair.datasets.judgements import read_any_run
 from llmfair.datasets.lamp import read_retrieval, read_useful
 from llmfair.errors import UsageError
 from llmfair.nouns import Side
-from tests import lamp
 from tests.cli.command import llmfair, ran, refuses
 from tests.folders import balanced, write, write_folder
+from tests.lamp import write_lamp
 from tests.shared import realdata
 
 GENDER = (
@@ -405,6 +405,13 @@ READERS: dict[str, tuple[str, Read]] = {
     ),
     "table.parquet": (TABLE, lambda path: load_dataset(str(path)).queries),
 }  # fmt: skip
+IN_FOLDERS: dict[str, Read] = {
+    **dict.fromkeys([f"mine/{name}" for name in FILES], lambda path: read_folder(path.parent).queries),
+    **dict.fromkeys(
+        [f"lamp/4_user_dev_{side}.json" for side in ("inputs", "outputs")],
+        lambda path: load_answers("lamp/4", path.parent).queries,
+    ),
+}
 damage = st.tuples(
     st.floats(0, 1),
     st.integers(0, 30),
@@ -429,46 +436,24 @@ def harmed(content: bytes, where: float, length: int, new: bytes) -> bytes:
     return content[:at] + new + content[at + length :]
 
 
-def reads_or_refuses(path: Path, read: Read, names: Path) -> None:
+@pytest.mark.parametrize("name", [*READERS, *IN_FOLDERS])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(damage)
+def test_any_damage_reads_or_is_refused(tmp_path: Path, name: str, harm: tuple[float, int, bytes]) -> None:
+    folder_at(tmp_path / "mine")
+    write_lamp(tmp_path / "lamp", 4)
+    path = named = tmp_path / name
+    if name in READERS:
+        text, read = READERS[name]
+        path.write_bytes(of_parquet(path, text) if name.endswith("parquet") else text.encode())
+    else:
+        read, named = IN_FOLDERS[name], path.parent
+    read(path)
+    path.write_bytes(harmed(path.read_bytes(), *harm))
     try:
         read(path)
     except UsageError as error:
-        assert f"{names}" in error.message and error.hint and "\n" not in error.message
-
-
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.mark.parametrize("name", READERS)
-@FEW
-@given(damage)
-def test_any_damage_reads_or_is_refused(tmp_path: Path, name: str, harm: tuple[float, int, bytes]) -> None:
-    text, read = READERS[name]
-    content = of_parquet(tmp_path / name, text) if name.endswith("parquet") else text.encode()
-    (tmp_path / name).write_bytes(content)
-    read(tmp_path / name)
-    (tmp_path / name).write_bytes(harmed(content, *harm))
-    reads_or_refuses(tmp_path / name, read, tmp_path / name)
-
-
-@FEW
-@given(st.sampled_from(FILES), damage)
-def test_any_damage_to_a_folder(tmp_path: Path, name: str, harm: tuple[float, int, bytes]) -> None:
-    folder = tmp_path / "mine"
-    if not folder.exists():
-        folder_at(folder)
-    sound = (folder / name).read_bytes()
-    (folder / name).write_bytes(harmed(sound, *harm))
-    reads_or_refuses(folder, lambda path: read_folder(path).queries, folder)
-    (folder / name).write_bytes(sound)
-
-
-@FEW
-@given(st.sampled_from(["4_user_dev_inputs.json", "4_user_dev_outputs.json"]), damage)
-def test_any_damage_to_a_task_of_lamp(tmp_path: Path, name: str, harm: tuple[float, int, bytes]) -> None:
-    lamp.write_lamp(tmp_path, 4)
-    (tmp_path / name).write_bytes(harmed((tmp_path / name).read_bytes(), *harm))
-    reads_or_refuses(tmp_path, lambda path: load_answers("lamp/4", path).queries, tmp_path)
+        assert f"{named}" in error.message and error.hint and "\n" not in error.message
 
 
 GENDERED = re.compile(
