@@ -164,7 +164,10 @@ REPLIES: list[tuple[int, Any, Any, str]] = [
     (529, error("Overloaded", type="overloaded_error"), PASSING, "Overloaded"),
     (200, error("overloaded"), PASSING, "without a completion: overloaded"),
     (200, b"<html></html>", PASSING, "HTML"),
+    (200, b"\xff", PASSING, "without a completion"),
+    (204, b"", PASSING, ""),
     (200, {"choices": []}, PASSING, "JSON of another form"),
+    (200, {"choices": [{"finish_reason": "stop"}]}, PASSING, "JSON of another form"),
     (400, {"errors": [{"message": "first"}, {"message": "second"}]}, Rejected, "first; second"),
     (400, {"fault": {"faultstring": "policy failed"}}, Rejected, "policy failed"),
     (400, error("Unknown parameter: 'safety_settings'"), Rejected, "safety_settings"),
@@ -207,6 +210,10 @@ def test_replies(status: int, body: Any, expected: Any, words: str) -> None:
         (429, {"message": "limited to 1000 API calls / month"}, BackendError, "month"),
         (403, {"message": "The query was flagged"}, Completion, ""),
         (200, {"detail": "loading"}, Transient, "without scores: loading"),
+        (200, {"object": "list"}, Transient, "without scores"),
+        (200, {"results": [{"relevance_score": 1.0}]}, Transient, "without scores"),
+        (429, {}, RateLimited, ""),
+        (302, b"", BackendError, "redirect"),
     ],
 )  # fmt: skip
 def test_replies_of_rerank_servers(status: int, body: Any, expected: Any, words: str) -> None:

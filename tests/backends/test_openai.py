@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
-from llmfair.backends.base import BackendOptions, RateLimited, Transient
+from llmfair.backends.base import BackendOptions, Transient
 from llmfair.backends.openai import OpenAI, encode_body, finish_of, is_alias, read_completion
-from llmfair.errors import BackendError, LlmfairError, MissingKey, Rejected, UsageError, warn
+from llmfair.errors import BackendError, MissingKey, Rejected, UsageError, warn
 from llmfair.io.net import proxy_for, server_of
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from llmfair.registry import lookup
@@ -78,28 +78,6 @@ def answered(reply: Reply, request: Request = REQUEST) -> Completion:
 def refused(status: int, headers: dict[str, str] | None = None, **error: Any) -> Reply:
     error = {"message": f"No. Your key is {CANARY}, try again in 3s.", "code": None, "param": None, **error}
     return Reply(status=status, headers=headers or {}, body={"error": error})
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        (refused(429), RateLimited),
-        (refused(400), Rejected),
-        (refused(401), MissingKey),
-        (Reply(status=301, headers={"Location": "/"}), BackendError),
-        (Reply(body=b"\xff"), Transient),
-        (Reply(body=b""), Transient),
-        (Reply(body={"choices": [{"finish_reason": "stop"}]}), Transient),
-        (Reply(status=204, body=b""), Transient),
-        (Reply("[1]", drop="before"), Transient),
-        (Reply("[1]", drop="inside"), Transient),
-    ],
-)
-def test_outcome(reply: Reply, expected: type[object]) -> None:
-    outcome = ask_once(reply)
-    assert type(outcome) is expected
-    if isinstance(outcome, LlmfairError):
-        assert "***" in str(outcome) or CANARY not in str(reply.body) or reply.status == 401
 
 
 def test_a_partly_masked_key_is_not_repeated() -> None:

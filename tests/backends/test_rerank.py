@@ -97,21 +97,6 @@ def test_faulty_rows_are_classified_and_no_score_is_made_up(
     assert (reading.permutation, reading.answer_class) == (order, kind)
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        (b"<html>busy</html>", Transient),
-        ({"object": "list"}, Transient),
-        ({"results": [{"relevance_score": 1.0}]}, Transient),
-        ((429, {"Retry-After": "2"}, {}), RateLimited),
-        ((302, {"Location": "http://127.0.0.1:9/"}, {}), BackendError),
-    ],
-)
-def test_what_is_no_answer(reply: Any, expected: type[BaseException]) -> None:
-    with Endpoint(lambda body, number: reply) as server:
-        assert type(ask(server.url)) is expected
-
-
 def test_a_list_of_models_that_is_empty_lists_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     async def listed(*_: object, **__: object) -> Reply:
         return Reply(200, {}, b'{"data": []}')
