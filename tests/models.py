@@ -110,6 +110,37 @@ def causal(
     return folder
 
 
+ALTERING: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "capped": ("Gemma2Config", {"final_logit_softcapping": 1.5, "tie_word_embeddings": False}),
+    "multiplied": ("CohereConfig", {"logit_scale": 0.25}),
+    "divided": ("GraniteConfig", {"logits_scaling": 8.0, "tie_word_embeddings": False}),
+    "biased": ("PhiConfig", {}),
+}
+"""Families of models that change the logits of their head, by what they do to them."""
+
+
+def altering(folder: Path, name: str, corpus: str = "") -> Any:
+    """A model of such a family with random weights, saved with its tokenizer, which is given."""
+    import torch
+    import transformers
+
+    tokenizer = chat_tokenizer("llama", corpus=corpus)
+    kind, own = ALTERING[name]
+    config = getattr(transformers, kind)(
+        vocab_size=(len(tokenizer) + 63) // 64 * 64, hidden_size=64, intermediate_size=128,
+        num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, head_dim=32,
+        max_position_embeddings=512, bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=None, **own,
+    )  # fmt: skip
+    torch.manual_seed(3)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    for weights in model.parameters():
+        weights.data.normal_(0.0, 0.3)
+    save(model, folder)
+    tokenizer.save_pretrained(folder)
+    return tokenizer
+
+
 def chat_tokenizer(family: Family = "mistral", template: str | None = None, corpus: str = "") -> Any:
     """A byte-level BPE of a few hundred pieces: any text has tokens, the labels of answers have one each."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers

@@ -19,6 +19,7 @@ from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.errors import BackendError, ContextTooLong, MissingExtra, UsageError
 from llmfair.rankers.choices import LABELS, read_margin
 from tests import models
+from tests.backends.asking import answers_of
 from tests.cli.command import kept, llmfair, only_run, ran, refuses
 from tests.models import one_thread as one_thread
 
@@ -56,19 +57,7 @@ def request(
 def answers(
     model: Path | str, requests: Iterable[nouns.Request], options: BackendOptions = PLAIN, alone: bool = False
 ) -> list[nouns.Completion]:
-    """What a model answers, all at once or one after the other."""
-
-    async def ask() -> list[nouns.Completion]:
-        backend = hf(str(model), options)
-        await backend.open()
-        try:
-            if alone:
-                return [await backend.complete(one) for one in requests]
-            return list(await asyncio.gather(*map(backend.complete, requests)))
-        finally:
-            await backend.close()
-
-    return asyncio.run(ask())
+    return answers_of(hf(str(model), options), requests, alone=alone)
 
 
 def loaded(folder: Path, **settings: Any) -> Any:
@@ -185,27 +174,9 @@ def test_bfloat16_margins_are_calculated_in_float32(mistral: Path, tmp_path: Pat
 
 def test_capped_and_scaled_logits_and_output_biases_are_followed(tmp_path: Path) -> None:
     import torch
-    from transformers import AutoModelForCausalLM, CohereConfig, Gemma2Config, GraniteConfig, PhiConfig
 
-    tokenizer = models.chat_tokenizer("llama")
-    sizes = {
-        "vocab_size": 384, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512,
-        "eos_token_id": tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id, "pad_token_id": None,
-    }  # fmt: skip
-    kinds = {
-        "capped": Gemma2Config(**sizes, final_logit_softcapping=1.5, tie_word_embeddings=False),
-        "multiplied": CohereConfig(**sizes, logit_scale=0.25),
-        "divided": GraniteConfig(**sizes, logits_scaling=8.0, tie_word_embeddings=False),
-        "biased": PhiConfig(**sizes),
-    }
-    for name, config in kinds.items():
-        torch.manual_seed(3)
-        model = AutoModelForCausalLM.from_config(config)
-        for weights in model.parameters():
-            weights.data.normal_(0.0, 0.3)
-        models.save(model, tmp_path / name)
-        tokenizer.save_pretrained(tmp_path / name)
+    for name in models.ALTERING:
+        tokenizer = models.altering(tmp_path / name, name)
         (found,) = answers(tmp_path / name, [request(5, margins=True)], BackendOptions(backend_args=EAGER))
         assert found.logprobs is not None
         ids, labels = ChatTemplate(tokenizer).label_ids(request(5).chat.messages, label_answers(LETTER))

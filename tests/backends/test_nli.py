@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from llmfair.nouns import Chat, Completion, Document, Message, Request, Sampling
 from llmfair.prompts import load_prompt
 from llmfair.rankers.reader import Judging
 from tests import models
+from tests.backends.asking import answers_of
 from tests.cli.command import llmfair, ran, refuses, table
 from tests.lamp import WORDS
 from tests.models import one_thread as one_thread
@@ -59,18 +59,8 @@ def permuted(folder: Path, copy: Path, places: Sequence[int]) -> Path:
 
 
 def answers(model: Path, chats: Sequence[Chat], alone: bool = False) -> list[Completion]:
-    async def ask() -> list[Completion]:
-        backend = nli(str(model), BackendOptions())
-        await backend.open()
-        try:
-            asked = [Request(chat, Sampling(), f"key {n}", "probe") for n, chat in enumerate(chats)]
-            if alone:
-                return [await backend.complete(one) for one in asked]
-            return list(await asyncio.gather(*map(backend.complete, asked)))
-        finally:
-            await backend.close()
-
-    return asyncio.run(ask())
+    asked = [Request(chat, Sampling(), f"key {n}", "probe") for n, chat in enumerate(chats)]
+    return answers_of(nli(str(model), BackendOptions()), asked, alone=alone)
 
 
 def chats(outputs: Sequence[str] = ("comedy", "a much longer claim of many words")) -> list[Chat]:

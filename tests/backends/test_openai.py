@@ -22,6 +22,7 @@ from llmfair.errors import BackendError, MissingKey, Rejected, UsageError, warn
 from llmfair.io.net import proxy_for, server_of
 from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
 from llmfair.registry import lookup
+from tests.backends.asking import answers_of
 from tests.servers import Reply, Server
 
 CANARY = "sk-canary0123456789abcdefghij"
@@ -379,14 +380,7 @@ def test_identity() -> None:
 
 def opened(**options: Any) -> OpenAI:
     backend = OpenAI("m", BackendOptions(**options))
-
-    async def run() -> None:
-        try:
-            await backend.open()
-        finally:
-            await backend.close()
-
-    asyncio.run(run())
+    answers_of(backend, [])
     return backend
 
 

@@ -20,6 +20,7 @@ from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Chat, Message, Request, Sampling, Scores
 from llmfair.rankers.questions import SCORED, ListScores
 from tests import models
+from tests.backends.asking import answers_of
 
 DOCUMENTS = ["b", "a", "c"]
 REQUEST = Request(
@@ -44,15 +45,8 @@ class Ranked:
 
 
 def order_of(ranker: Any) -> tuple[int, ...] | None:
-    async def one() -> tuple[int, ...] | None:
-        backend = Function(ranker)
-        await backend.open()
-        try:
-            return ListScores().read(await backend.complete(REQUEST), 3, "strict").permutation
-        finally:
-            await backend.close()
-
-    return asyncio.run(one())
+    (answer,) = answers_of(Function(ranker), [REQUEST])
+    return ListScores().read(answer, 3, "strict").permutation
 
 
 @pytest.mark.parametrize(
@@ -131,16 +125,9 @@ def test_slow_functions_are_asked_several_lists_at_a_time() -> None:
         time.sleep(0.1)
         return [1.0] * len(documents)
 
-    async def eight() -> float:
-        backend = Function(slow)
-        await backend.open()
-        began = time.perf_counter()
-        await asyncio.gather(*(backend.complete(REQUEST) for _ in range(8)))
-        took = time.perf_counter() - began
-        await backend.close()
-        return took
-
-    assert asyncio.run(eight()) < 0.4, "one after the other takes 0.8 s"
+    began = time.perf_counter()
+    answers_of(Function(slow), [REQUEST] * 8)
+    assert time.perf_counter() - began < 0.4, "one after the other takes 0.8 s"
 
 
 def test_a_spec_names_a_module_of_this_folder_and_its_source_is_its_identity(
@@ -218,18 +205,10 @@ def request(documents: Sequence[str] = TEXTS) -> Request:
 
 
 def scores_of(backend: Function, *requests: Request) -> list[tuple[float | None, ...] | None]:
-    async def all_of() -> list[tuple[float | None, ...] | None]:
-        await backend.open()
-        try:
-            answers = await asyncio.gather(*map(backend.complete, requests))
-        finally:
-            await backend.close()
-        return [
-            SCORED.read(answer, len(of.chat.messages) - 1, "strict").scores
-            for of, answer in zip(requests, answers, strict=True)
-        ]
-
-    return asyncio.run(all_of())
+    return [
+        SCORED.read(answer, len(of.chat.messages) - 1, "strict").scores
+        for of, answer in zip(requests, answers_of(backend, requests), strict=True)
+    ]
 
 
 @pytest.fixture(scope="module")

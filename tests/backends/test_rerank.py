@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from llmfair.backends.base import BackendOptions, RateLimited, Transient
+from llmfair.backends.base import BackendOptions
 from llmfair.backends.rerank import Rerank, rerank
 from llmfair.errors import BackendError, LlmfairError, UsageError
 from llmfair.io.net import Reply
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.questions import ListScores, read_scores
+from tests.backends.asking import answers_of
 from tests.servers import Endpoint
 
 DOCUMENTS = [
@@ -26,17 +27,10 @@ REQUEST = Request(Chat(MESSAGES, Scores(3)), Sampling(), "key", "probe")
 
 
 def ask(url: str, **options: Any) -> Completion | BaseException:
-    async def one() -> Completion | BaseException:
-        backend = Rerank("m", BackendOptions(base_url=url, **options))
-        await backend.open()
-        try:
-            return await backend.complete(REQUEST)
-        except (LlmfairError, RateLimited, Transient) as error:
-            return error
-        finally:
-            await backend.close()
-
-    return asyncio.run(one())
+    try:
+        return answers_of(Rerank("m", BackendOptions(base_url=url, **options)), [REQUEST])[0]
+    except LlmfairError as error:
+        return error
 
 
 # Replies as the documentation of each prints them, with other texts.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from llmfair.tuning import head
 from llmfair.tuning.drawing import ExampleGroup, render
 from llmfair.tuning.lora import loss_parts
 from tests import models
+from tests.backends.asking import answers_of
 from tests.models import one_thread as one_thread
 from tests.tuning import tiny
 
@@ -57,14 +57,7 @@ def audited(folder: Path, form: Any) -> tuple[list[Any], list[Completion]]:
                 sampling = chat_sampling(chat, Sampling(margins=True))
                 requests.append(Request(chat, sampling, f"{len(requests)}", pair.pair_id))
 
-    async def ask() -> list[Completion]:
-        await backend.open()
-        try:
-            return [await backend.complete(one) for one in requests]
-        finally:
-            await backend.close()
-
-    return jobs, asyncio.run(ask())
+    return jobs, answers_of(backend, requests, alone=True)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -122,32 +115,14 @@ def test_a_prompt_that_is_too_long_names_its_pair(folders: dict[str, Path]) -> N
         render(tiny.pair_groups(1), tiny.ranker(), model.template, 20)
 
 
-@pytest.mark.parametrize("kind", ["plain", "capped", "multiplied", "divided", "biased"])
+@pytest.mark.parametrize("kind", ["plain", *models.ALTERING])
 def test_two_rows_give_the_margins_of_the_whole_head(tmp_path: Path, kind: str) -> None:
     import torch
-    from transformers import AutoModelForCausalLM, CohereConfig, Gemma2Config, GraniteConfig, PhiConfig
 
-    tokenizer = models.chat_tokenizer("llama", corpus=tiny.CORPUS)
-    sizes = {
-        "vocab_size": 1024, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-        "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512,
-        "eos_token_id": tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id, "pad_token_id": None,
-    }  # fmt: skip
     if kind == "plain":
         tiny.saved(tmp_path, "llama")
     else:
-        config = {
-            "capped": lambda: Gemma2Config(**sizes, final_logit_softcapping=1.5, tie_word_embeddings=False),
-            "multiplied": lambda: CohereConfig(**sizes, logit_scale=0.25),
-            "divided": lambda: GraniteConfig(**sizes, logits_scaling=8.0, tie_word_embeddings=False),
-            "biased": lambda: PhiConfig(**sizes),
-        }[kind]()
-        torch.manual_seed(3)
-        made = AutoModelForCausalLM.from_config(config)
-        for values in made.parameters():
-            values.data.normal_(0.0, 0.3)
-        models.save(made, tmp_path)
-        tokenizer.save_pretrained(tmp_path)
+        models.altering(tmp_path, kind, tiny.CORPUS)
     model = tiny.loaded(tmp_path, attention="eager")  # which soft-capping needs
     (group,) = tiny.examples(model, 1)
     answers = list(group[0].answers)
@@ -157,7 +132,7 @@ def test_two_rows_give_the_margins_of_the_whole_head(tmp_path: Path, kind: str) 
             with torch.inference_mode():
                 logits = model.model(torch.tensor(ids[None]).long()).logits[0, -1, answers].float()
             assert margin == pytest.approx(float(logits[0] - logits[1]), abs=1e-5)
-    assert model.model.get_output_embeddings().weight.shape[0] >= len(tokenizer), "the head is back"
+    assert model.model.get_output_embeddings().weight.shape[0] >= len(model.tokenizer), "the head is back"
 
 
 def test_a_head_of_two_rows_nests_and_adds_nothing_to_what_is_saved(folders: dict[str, Path]) -> None:
