@@ -132,11 +132,32 @@ def faulty(
     return respond_or_fail
 
 
-class Server:
+class InThread:
+    """A context manager: from `start` to `stop` in a thread of its own."""
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result(60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result(60)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Server(InThread):
     """Answers POST /v1/chat/completions by `respond`, GET /v1/models by one `model`; keeps what it was asked, and the keys
     of those who `looked` at the list.
 
-    A context manager that runs in a thread. With `log`, each request appends a JSON line (sha256 of its body,
+    With `log`, each request appends a JSON line (sha256 of its body,
     status; 0 for a dropped connection) before it is answered.
     """
 
@@ -167,19 +188,6 @@ class Server:
     @property
     def bodies(self) -> list[dict[str, Any]]:
         return [seen.body for seen in self.requests]
-
-    def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result(60)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result(60)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     async def start(self) -> None:
         app = web.Application(client_max_size=256 * 2**20, middlewares=self.middlewares)

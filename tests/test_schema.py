@@ -13,8 +13,9 @@ import llmfair
 from llmfair.cli import app
 from llmfair.rundir import COLUMNS
 from llmfair.stats.intervals import Conclusion
-from tests.cli.command import kept, only_run, well
+from tests.cli.command import kept, only_run, well, words_of
 from tests.cli.command import llmfair as command
+from tests.cli.long_commands import TRAINING
 
 pytestmark = pytest.mark.whole
 
@@ -260,11 +261,7 @@ def test_an_adapter_s_documents() -> None:
     models.needs_local()
     biased_model(Path("model"))
     marked_data(Path("data"), 12)
-    train = (
-        "finetune-lora", "-d", "data", "-m", "model", "--pairs", "6", "--pairs-per-query", "40", "--group-size", "32",
-        "--prompts-per-step", "64", "--max-prompts", "2048", "--eval-every", "512", "--learning-rate", "1e-2",
-        "--train-share", "0.8",
-    )  # fmt: skip
+    train = ("finetune-lora", "-d", "data", "-m", "model", *words_of(TRAINING))
     check(command(*train, "--dry-run", "--json").json, "finetune_plan")
     done = well(command(*train, "-o", "adapter", "--json"))
     check(done.json, "finetune_lora")

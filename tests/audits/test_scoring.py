@@ -27,7 +27,7 @@ from llmfair.io.files import plain
 from llmfair.nouns import Conclusion
 from llmfair.results import Reach
 from llmfair.settings.commands import ScoreSettings
-from tests.cli.command import Outcome, Snapshot, kept, llmfair, ran, refuses, table, transcript
+from tests.cli.command import Snapshot, kept, llmfair, ran, refuses, table, transcript
 from tests.finished import audit
 from tests.folders import balanced, unequally_relevant, write, write_folder
 from tests.report.reading import read
@@ -307,18 +307,6 @@ def test_what_grades_leave_open_stands_in_the_verdict_of_a_run_file() -> None:
     assert "no relevance was given, so differences in merit look like preference" in unjudged
 
 
-def test_a_run_without_order_is_held_against_a_random_one() -> None:
-    rng = np.random.default_rng(1)
-    lists = [(f"q{q}", f"{'fm'[i % 2]}{q}i{i}", *rng.random(2)) for q in range(20) for i in range(40)]
-    write(Path("even.run"), (f"{q} Q0 {d} 1 {score} mine" for q, d, score, _ in lists))
-    write(Path("qrels.txt"), (f"{q} 0 {d} {int(grade < 0.5)}" for q, d, _, grade in lists))
-    write(Path("groups.tsv"), (f"{d}\tgender\t{'male' if d[0] == 'm' else 'female'}" for _, d, *_ in lists))
-    found = llmfair("score", "even.run", *SCORE[2:], "--band", "0.2..5")
-    said = " ".join(found.out.partition("Score ·")[0].split())
-    assert "not assessable" in said and "no better than a random order of its lists" in said
-    assert "NEXT score a ranking that orders by relevance better" in said and "--input" not in said
-
-
 NAMES = {"men last": ("female", "male"), "men first": ("z_female", "male"), "mixed": ("", "")}
 
 
@@ -333,20 +321,16 @@ def write_run(names: str, score: Callable[[int, str], float], queries: int = 44,
             run.append(f"{q} Q0 {doc_id} 1 {score(grade, group)} graded")
             qrels.append(f"{q} 0 {doc_id} {grade}")
             groups.append(f"{doc_id}\tgender\t{group}")
-    write(Path("grades.run"), run)
+    write(Path("my.run"), run)
     write(Path("qrels.txt"), qrels)
     write(Path("groups.tsv"), groups)
-
-
-def graded(*arguments: str) -> Outcome:
-    return llmfair("score", "grades.run", "--qrels", "qrels.txt", "--groups", "groups.tsv", *arguments)
 
 
 @pytest.mark.parametrize("names", NAMES)
 def test_grades_that_are_blind_to_groups_are_at_odds_of_1_whatever_the_ids(names: str) -> None:
     rng = np.random.default_rng(1)
     write_run(names, lambda grade, group: int(rng.integers(0, 3)) + grade)
-    found = graded("--json", "--fail-on", "disparity")
+    found = llmfair(*SCORE, "--json", "--fail-on", "disparity")
     verdict = found.json["verdict"]
     assert found.code == 0 and verdict["status"] == "parity"
     assert 0.93 < verdict["estimate"] < 1.07
@@ -355,17 +339,26 @@ def test_grades_that_are_blind_to_groups_are_at_odds_of_1_whatever_the_ids(names
 def test_a_preference_shows_through_ties() -> None:
     rng = np.random.default_rng(1)
     write_run("men last", lambda grade, group: int(rng.integers(0, 3)) + grade - (group == "female"))
-    found = graded("--fail-on", "disparity")
+    found = llmfair(*SCORE, "--fail-on", "disparity")
     assert found.code == 4 and "disparity: female items" in " ".join(found.out.split())
 
 
 def test_of_equal_scores_nothing_is_concluded() -> None:
     rng = np.random.default_rng(1)
     write_run("men last", lambda grade, group: 0 if rng.random() < 0.95 else grade + (group == "male"))
-    found = graded("--fail-on", "disparity")
+    found = llmfair(*SCORE, "--fail-on", "disparity")
     assert found.code == 0
     said = " ".join(found.out.split())
     assert "not assessable: " in said and "tied in score that no preference could leave the parity" in said
+
+
+def test_a_run_without_order_is_held_against_a_random_one() -> None:
+    rng = np.random.default_rng(1)
+    write_run("mixed", lambda grade, group: rng.random())
+    found = llmfair(*SCORE, "--band", "0.2..5")
+    said = " ".join(found.out.partition("Score ·")[0].split())
+    assert "not assessable" in said and "no better than a random order of its lists" in said
+    assert "NEXT score a ranking that orders by relevance better" in said and "--input" not in said
 
 
 def test_a_run_folder_of_a_ranker_that_scores_has_the_ties_of_its_audit() -> None:
@@ -469,11 +462,12 @@ def test_documents_listed_by_the_qrels_or_as_unknown_are_not_unlisted() -> None:
     assert values(found)["1", "ExpRatio"] == pytest.approx(v(3) / v(4))
 
 
+ERA = '[era]\nprotected = ["old"]\nunprotected = ["*"]\nwords = { protected = "old", unprotected = "new" }\n'
+
+
 @pytest.mark.usefixtures("hand")
 def test_attributes_of_ones_own_and_mixed_documents() -> None:
-    Path("own.toml").write_text(
-        '[era]\nprotected = ["old"]\nunprotected = ["*"]\nwords = { protected = "old", unprotected = "new" }\n'
-    )
+    Path("own.toml").write_text(ERA)
     Path("groups.tsv").write_text(
         "d1\tera\told\nd1\tera\tnew\nd2\tera\tnew\nd3\tera\told\nd4\tera\t@UNKNOWN\n"
     )
@@ -527,8 +521,8 @@ def test_the_rankings_of_an_audit_score_as_the_audit_did() -> None:
 def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     folder = write_folder(Path("mine"), balanced(5, 3, 3))
     (folder / "attributes.toml").write_text(
-        '[era]\nprotected = ["old"]\nunprotected = ["*"]\nwords = { protected = "old", unprotected = "new" }\n'
-        '[gender]\nprotected = ["female"]\nunprotected = ["male"]\nwords = { protected = "f", unprotected = "m" }\n'
+        ERA
+        + '[gender]\nprotected = ["female"]\nunprotected = ["male"]\nwords = { protected = "f", unprotected = "m" }\n'
     )
     lines = (folder / "groups.tsv").read_text().splitlines()
     eras = [line.replace("gender", "era").replace("female", "old").replace("male", "new") for line in lines]
@@ -586,12 +580,3 @@ def test_parity_of_rankings_takes_windows_that_could_bring_them_out_of_the_band(
         for before, after in ((Conclusion.WITHIN, conclusion), (Conclusion.OUTSIDE, "outside")):
             finding = ListwiseFinding(measure="PreferenceOdds(of=ranking)", conclusion=before, reason=None)
             assert in_reach(finding, Reach(low=low, high=high), (0.8, 1.25)).conclusion == after
-
-
-def test_the_verdict_of_several_runs_is_the_gravest() -> None:
-    for name, strength in (("weak", 0), ("strong", -2)):
-        ran("listwise", "-q", "--no-report", "--passes", "1", "--conditions", "neutral", "--no-repeat",
-            "-m", f"fake:biased,listwise={strength},malformed=0", "-o", name)  # fmt: skip
-    for runs in (("weak", "strong"), ("strong", "weak")):
-        verdict = llmfair("score", *runs, "--json").json["verdict"]
-        assert verdict["status"] == "disparity" and verdict["sentence"].startswith("strong: ")

@@ -25,7 +25,7 @@ from llmfair.backends.openai import encode_body
 from llmfair.nouns import Chat, Expects, Labels, Message, Sampling, Text
 from llmfair.rankers.questions import Question
 from tests.batch_server import BatchServer
-from tests.cli.command import llmfair, ran
+from tests.cli.command import llmfair, ran, words_of
 from tests.datasets.trec_sources import FileServer, downloads, large_2022, process_environment
 from tests.folders import balanced, content, write_folder
 from tests.rankers.asking import made
@@ -75,12 +75,6 @@ SEQUENTIAL = Audited(
     ("pairwise", "--sequential", "--conditions", "relevant", "--band", "0.5..2", "--max-pairs", "400"),
     None,
     PAIRWISE.same,
-)
-
-PARTITION = Audited(
-    ("listwise", "--design", "partition", "--window", "5", "--orders", "2", "--conditions", "neutral"),
-    160,  # 10 queries × 40 items in eights, two orders
-    ("results.json", "metrics.csv", "per_query.csv", "failures.csv", "texts.jsonl"),
 )
 
 RAG = Audited(
@@ -506,12 +500,14 @@ def _batches(scratch: Path) -> Iterator[Watch]:
         yield Submitted(server)
 
 
+BATCHED = (
+    "pairwise", "-d", "lists", "--pairs", "10", "--conditions", "relevant", "-m", "openai:any",
+    "--server-name", "test", "--max-invalid", "1", "--no-cache",
+)  # fmt: skip
+OF_BATCHED = ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv")
 BATCH = Long(
-    (
-        "pairwise", "--batch", "-d", "lists", "--pairs", "10", "--conditions", "relevant", "-m", "openai:any",
-        "-o", "run", "--server-name", "test", "--max-invalid", "1", "--no-cache",
-    ),
-    tuple(f"run/{name}" for name in ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv")),
+    (*BATCHED, "--batch", "-o", "run"),
+    tuple(f"run/{name}" for name in OF_BATCHED),
     lambda folder: write_folder(folder / "lists", balanced(3, 20, 20)),
     _batches,
     start=("-c", QUICK),
@@ -602,12 +598,13 @@ def _model(scratch: Path) -> Iterator[Watch]:
     yield Trained()
 
 
+TRAINING = {
+    "--pairs": "6", "--pairs-per-query": "40", "--group-size": "32", "--prompts-per-step": "64",
+    "--max-prompts": "256", "--eval-every": "128", "--learning-rate": "1e-2", "--prompt": "wikiproject",
+    "--train-share": "0.8",
+}  # fmt: skip
 FINETUNE = Long(
-    (
-        "finetune-lora", "-d", "../data", "-m", "../model", "--pairs", "6", "--pairs-per-query", "40",
-        "--group-size", "32", "--prompts-per-step", "64", "--max-prompts", "256", "--eval-every", "128",
-        "--learning-rate", "1e-2", "--prompt", "wikiproject", "--train-share", "0.8", "-o", "out",
-    ),
+    ("finetune-lora", "-d", "../data", "-m", "../model", *words_of(TRAINING), "-o", "out"),
     ("out/adapter_model.safetensors", "out/metrics.csv", "out/pairs.jsonl", "out/split.json", "out/test-queries.txt"),
     watched=_model,
     start=("-c", NOTING),

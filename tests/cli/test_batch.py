@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import subprocess
 import sys
@@ -17,14 +16,13 @@ from llmfair.asking.journal import read_rows
 from tests.batch_server import BatchServer
 from tests.batch_server import unwaiting as unwaiting
 from tests.cli.command import Outcome, kept, llmfair, ran, well
-from tests.cli.long_commands import QUICK
+from tests.cli.long_commands import BATCHED, OF_BATCHED, QUICK
 from tests.folders import balanced, write_folder
 from tests.servers import Respond, Server
 
 pytestmark = pytest.mark.whole
 
 CHATS = 2 * 3 * 11  # both orders, 3 queries, 10 pairs and one of them twice
-SAME = ("results.json", "metrics.csv", "per_query.csv", "verdicts.csv", "failures.csv")
 CALM: dict[tuple[Respond, tuple[str, ...]], dict[str, bytes]] = {}
 """The files of an ordinary run, by how its server answers and by further flags: the same in every test."""
 
@@ -35,10 +33,7 @@ def lists(unwaiting: None) -> None:
 
 
 def command(server: Server, output: str, *more: str) -> list[str]:
-    return [
-        "pairwise", "-d", "lists", "--pairs", "10", "--conditions", "relevant", "-m", "openai:any", "-o", output,
-        "--base-url", server.base_url, "--server-name", "test", "--max-invalid", "1", "--no-cache", *more,
-    ]  # fmt: skip
+    return [*BATCHED, "-o", output, "--base-url", server.base_url, *more]
 
 
 def batch(server: Server, output: str = "a/run", *more: str) -> Outcome:
@@ -50,17 +45,13 @@ def assert_as_one_by_one(server: BatchServer, folder: str, *more: str) -> None:
     if (server.respond, more) not in CALM:
         ran(*command(server, "calm/run", *more))
         assert len(server.requests) >= CHATS
-        CALM[server.respond, more] = {name: (Path("calm/run") / name).read_bytes() for name in SAME}
+        CALM[server.respond, more] = {name: (Path("calm/run") / name).read_bytes() for name in OF_BATCHED}
     for name, content in CALM[server.respond, more].items():
         assert (Path(folder) / name).read_bytes() == content, name
 
 
-def manifest(folder: str = "a/run") -> Any:
-    return kept("manifest", folder)
-
-
 def sent(folder: str = "a/run") -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((Path(folder) / "batches.json").read_text())["batches"]
+    rows: list[dict[str, Any]] = kept("batches", folder)["batches"]
     return rows
 
 
@@ -77,7 +68,7 @@ def test_reversed_answers_are_matched_and_equal_those_one_by_one() -> None:
         assert "batch_1: in_progress, 0 of 66 answered" in found.err
         assert "batch_1: completed" in found.err and f"{CHATS} of {CHATS} answers collected" in found.err
         assert {row["source"] for row in rows()} == {"batch"} and len(rows()) == CHATS
-        facts = manifest()
+        facts = kept("manifest", "a/run")
         assert (facts["calls"], facts["answered"], facts["replayed"]) == (CHATS, CHATS, 0)
         assert sent() == [
             {"file": "batch-1.jsonl", "lines": CHATS, "input_file_id": "file-1", "batch_id": "batch_1",
@@ -100,7 +91,7 @@ def test_what_expired_is_submitted_once_more() -> None:
             ("expired", CHATS), ("completed", len(expired)),
         ]  # fmt: skip
         assert f"{len(expired)} of them again" in found.err
-        assert manifest()["retries"] == len(expired)
+        assert kept("manifest", "a/run")["retries"] == len(expired)
         assert {row["attempts"] for row in rows() if row["key"] in expired} == {2}
         assert_as_one_by_one(server, "a/run")
 
@@ -232,7 +223,7 @@ def test_an_interrupt_leaves_batches_running_and_says_how_to_collect() -> None:
         assert (running.returncode, out) == (130, "")
         assert "batch_1, batch_2 run on at 127.0.0.1" in err
         assert "the same command collects the answers" in err and "Traceback" not in err
-        assert manifest()["status"] == "incomplete"
+        assert kept("manifest", "a/run")["status"] == "incomplete"
         refused = llmfair(*command(server, "a/run"))
         assert refused.code == 1 and "add --batch" in refused.err and not server.requests
         server.looks = 1

@@ -19,16 +19,12 @@ from llmfair.checkpoints import files_sha256, find_checkpoint, read_manifest
 from llmfair.tuning.results import ADAPTER
 from tests import models
 from tests.cli.command import Outcome, kept, llmfair, ran, refusal, refuses, well, words_of
+from tests.cli.long_commands import TRAINING
 from tests.tuning.biased import biased_model, marked_data
 
 pytestmark = pytest.mark.whole
 
 models.needs_local()
-SMALL = {
-    "--pairs": "6", "--pairs-per-query": "40", "--group-size": "32", "--prompts-per-step": "64",
-    "--max-prompts": "256", "--eval-every": "128", "--learning-rate": "1e-2", "--prompt": "wikiproject",
-    "--train-share": "0.8",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +45,7 @@ def adapter(root: Path) -> Path:
     return root / "adapter"
 
 
-def finetune(root: Path, *more: str | Path, settings: Mapping[str, str] = SMALL) -> Outcome:
+def finetune(root: Path, *more: str | Path, settings: Mapping[str, str] = TRAINING) -> Outcome:
     kept = words_of(settings)
     return llmfair("finetune-lora", "-d", root / "data", "-m", root / "model", "--no-progress", *kept, *more)
 
@@ -262,7 +258,7 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
         "from llmfair.cli.app import main\n"
         "main()\n"
     )
-    command = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *words_of(SMALL)]
+    command = ["finetune-lora", "-d", str(root / "data"), "-m", str(root / "model"), *words_of(TRAINING)]
     program = [sys.executable, "-c", code, *command, "--dry-run", "--json"]
     planned = subprocess.run(program, capture_output=True, text=True, timeout=100)
     assert planned.returncode == 0, planned.stderr
@@ -272,7 +268,7 @@ def test_a_plan_is_made_where_torch_is_not_installed(root: Path) -> None:
 def test_a_base_without_a_chat_template(root: Path, tmp_path: Path) -> None:
     base = shutil.copytree(root / "model", tmp_path / "base")
     (base / "chat_template.jinja").unlink()
-    asked = ("-d", str(root / "data"), "-m", str(base), *words_of(SMALL), "--dry-run")
+    asked = ("-d", str(root / "data"), "-m", str(base), *words_of(TRAINING), "--dry-run")
     refuses("has no chat template", "finetune-lora", *asked)
 
 

@@ -150,6 +150,7 @@ def test_measured_runs_have_a_verdict_each() -> None:
     assert {name: one["status"] for name, one in of_runs.items()} == {name: name for name in of_runs}
     assert found["verdict"]["status"] == "disparity"
     assert found["verdict"]["sentence"].startswith("disparity: ")
+    assert ran("score", "disparity", "inconclusive", "--json").json["verdict"] == found["verdict"]
     assert of_runs == {name: kept("results", name)["verdict"] for name in of_runs}
     failed = command(*runs, "--fail-on", "disparity", "--junit", "junit.xml", "-o", "scored")
     assert failed.code == 4 and "Error: disparity: --fail-on: the verdict is disparity: " in failed.err

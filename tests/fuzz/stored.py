@@ -7,11 +7,11 @@ A case of the answer cache does not come again to the byte: the file has the tim
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from llmfair.io import files
 from tests.cli.command import ran
@@ -48,7 +48,8 @@ def _commands(base: Path) -> Mapping[str, tuple[tuple[str, ...], ...]]:
 
 
 def prepare(folder: Path) -> None:
-    with _kept_in(folder / KEPT):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LLMFAIR_CACHE_DIR", str(folder / KEPT))
         copies = made(200).copies(folder)
         (folder / "copies.txt").write_text("\n".join(copies))
         ran("datasets", "fetch", NAME, "--yes", "--index", "full", *copies)
@@ -61,16 +62,6 @@ def prepare(folder: Path) -> None:
             flags = ("-m", "openai:any", "--base-url", server.base_url, "--max-calls", "1")
             ran("listwise", "-d", str(folder / "data"), *LISTED, *flags[:4], "-o", "asked")
         (folder / "server.txt").write_text(" ".join(flags))
-
-
-@contextmanager
-def _kept_in(folder: Path) -> Iterator[None]:
-    before = os.environ["LLMFAIR_CACHE_DIR"]
-    os.environ["LLMFAIR_CACHE_DIR"] = str(folder)
-    try:
-        yield
-    finally:
-        os.environ["LLMFAIR_CACHE_DIR"] = before
 
 
 def case(rng: random.Random, folder: Path, base: Path) -> Case:

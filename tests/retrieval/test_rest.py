@@ -326,15 +326,12 @@ ANSWERS: dict[str, dict[str, Any]] = {"/": ROOT, "/pages": INDEX, "/_count": COU
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
+def server(start: Start) -> Stub:
     """One index of two documents."""
-    for name in (rest.API_KEY, rest.USER, rest.PASSWORD):
-        monkeypatch.delenv(name, raising=False)
-    with ExitStack() as stack:
-        found = stack.enter_context(Stub().running())
-        found.indexes["pages"] = {"mappings": {"properties": {"title": {"type": "text"}}}}
-        found.documents["pages"] = {"a": {"title": "red fish"}, "b": {"title": "red"}}
-        yield found
+    found = start()
+    found.indexes["pages"] = {"mappings": {"properties": {"title": {"type": "text"}}}}
+    found.documents["pages"] = {"a": {"title": "red fish"}, "b": {"title": "red"}}
+    return found
 
 
 def opening(server: Stub, patience: Patience | None = None) -> Engine:

@@ -11,17 +11,16 @@ import re
 import socket
 import ssl
 import struct
-import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
 
-from tests.servers import Server
+from tests.servers import InThread, Server
 
 STAGES = {
     "chat": r"POST /v1/chat/completions",
@@ -111,8 +110,8 @@ class Mode:
 
 
 @dataclass
-class Front:
-    """Stands before `server`, which it asks what it does not refuse by itself; a context manager, in a thread.
+class Front(InThread):
+    """Stands before `server`, which it asks what it does not refuse by itself.
 
     `stages`: where the mode does its damage. `seen`: how many requests of each stage came; `whole`: bodies of
     chats that were answered without damage.
@@ -131,31 +130,18 @@ class Front:
         tls = self.mode is not None and self.mode.tls
         return f"http{'s' if tls else ''}://127.0.0.1:{self.port}/v1"
 
-    def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
     def turn(self, mode: Mode | None, stages: frozenset[str] = frozenset(STAGES)) -> None:
         """Another mode from now on, with counts of its own."""
         self.mode, self.stages = mode, stages
         self.seen, self.chats, self.whole = Counter(), Counter(), set()
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
         self._session = aiohttp.ClientSession(auto_decompress=False)
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**26)
         self.port = self._listening.sockets[0].getsockname()[1]
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         self._listening.close()
         for task in self._tasks:
             task.cancel()
