@@ -8,7 +8,7 @@ import pytest
 
 from llmfair.datasets.base import load_dataset
 from llmfair.prompts import load_prompt
-from tests.cli.command import kept, only_run, ran, refuses
+from tests.cli.command import kept, ran, refuses
 from tests.folders import balanced, write_folder
 
 PAPERS, GENERAL = "for the WikiProject coordinators", "for users of a collection"
@@ -57,27 +57,14 @@ def test_a_copy_with_other_words_is_ones_own_prompt(mine: Path) -> None:
     refuses("my.toml", *LISTS, "-d", "mine", "--prompt", "my.toml")
     Path("my.toml").write_text(text.replace("users of a collection", "recruiters of a hospital"))
     assert "for recruiters of a hospital" in rendered("listwise", "-d", "mine", "--prompt", "my.toml")
-    ran(*LISTS, "-d", "mine", "--prompt", "my.toml")
+    found = ran(*LISTS, "-d", "mine", "--prompt", "my.toml", "--json").json
+    assert found["sees"].startswith("prompt my.toml ") and found["sees"].endswith(", titles only")
     assert kept("manifest")["prompt"]["file"] == "my.toml"
 
 
 def test_a_name_of_several_prompts_and_one_of_none() -> None:
     refuses("'general' is a prompt of several tasks", "prompts", "show", "general")
     refuses("Did you mean 'general'?", "listwise", "--prompt", "genral", "--dry-run")
-
-
-SEEN = "prompt wikiproject, titles only (145 items have text: --input text shows it)"
-
-
-@pytest.mark.whole
-def test_the_line_below_the_title_says_what_the_model_sees() -> None:
-    asked = ("pairwise", "-n", "5", "--pairs", "4")
-    assert SEEN in ran(*asked).out.splitlines()
-    assert SEEN in ran("runs", "show", only_run()).out.splitlines()
-    assert SEEN in ran("report", only_run(), "--format", "md").out
-    assert ran(*asked, "--json").json["sees"] == SEEN
-    assert ran(*asked, "--dry-run").out.splitlines()[1].strip() == SEEN
-    assert SEEN in ran("plan", *asked).out
 
 
 def test_texts_that_are_shown_are_said_to_be(mine: Path) -> None:

@@ -175,10 +175,6 @@ def test_runs_are_listed_with_their_verdicts() -> None:
 
 
 SMALL = ("listwise", "-n", "5", "--orders", "1", "--passes", "1", "-m", "fake:biased,malformed=0")
-FILES = {
-    "manifest.json", "journal.jsonl", "failures.csv", "rankings", "candidates.jsonl", "qrels.txt", "groups.tsv",
-    "metrics.csv", "per_query.csv", "results.json", "texts.jsonl",
-}  # fmt: skip
 
 
 @pytest.mark.whole
@@ -202,7 +198,6 @@ def test_a_gate_that_is_not_met_fails_after_everything_is_written() -> None:
     assert entry["measure"] == "ExpRatio(control=order)", "the one of the table"
     assert f"{entry['value']:.3f} [" in found.out
     assert f"{entry['value']:.3f} is outside 0.9..1.1\n" in found.err
-    assert {path.name for path in only_run().iterdir()} >= FILES
     assert kept("manifest")["status"] == "complete"
     assert command("runs", "check", only_run()).code == 0, "results.json follows from answers and gates"
     assert command(*SMALL).code == 0, "the same run without the gate"

@@ -125,27 +125,17 @@ def test_it_is_planned_and_counted() -> None:
 
 
 @pytest.mark.whole
-def test_it_runs_resumes_and_replays() -> None:
+def test_it_runs_goes_on_and_is_checked() -> None:
+    assert llmfair(*ASK, "--max-calls", f"{CALLS // 2}").code == 3
     results = ran(*ASK, "--json").json
     assert results["design"]["strategy"] == "toy" and results["design"]["window"] is None
     assert results["design"]["calls"] == CALLS
     assert sum(condition["windows"] for condition in results["answers"].values()) == CALLS
-    ran("runs", "check", "run", "--runs-dir", ".")
-
-    journal = RUN / "journal.jsonl"
-    whole, kept = journal.read_bytes(), (RUN / "results.json").read_bytes()
-    lines = whole.splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines[: len(lines) // 2]))
-    manifest = json.loads((RUN / "manifest.json").read_text())
+    manifest = kept("manifest", RUN)
     assert manifest["flags"]["strategy"] == ["toy"] and manifest["settings"]["strategy"] == "toy"
-    manifest["journal_answers"] = 0  # else the loss is told
-    (RUN / "manifest.json").write_text(json.dumps(manifest))
     again = ran(*ASK, "-v")
     assert "strategy toy" in again.out and "None" not in again.out
-    assert (RUN / "results.json").read_bytes() == kept
-    assert len(journal.read_bytes().splitlines()) == len(lines)
-    checked = llmfair("runs", "check", "run", "--runs-dir", ".")
-    assert checked.code == 0, checked.out + checked.err
+    ran("runs", "check", "run", "--runs-dir", ".")
 
 
 def test_a_study_of_windows_needs_windows() -> None:
@@ -234,7 +224,6 @@ def test_a_model_that_sees_no_difference_leaves_the_documented_order(name: str) 
 
 MODEL = ("-m", "fake:biased,listwise=-0.7,malformed=0.02")
 FEW = ("-n", "6", "--conditions", "neutral", "--no-repeat", "--orders", "2")
-SHOWN = ("windows", "pointwise", "pairwise-sort", "setwise", "first", "tournament")
 ONCE = ("-n", "6", "--no-repeat", "--orders", "1")
 NEUTRAL = ("--conditions", "neutral")
 
