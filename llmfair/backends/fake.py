@@ -2,8 +2,10 @@
 
 `fake:oracle` answers by relevance, then input order; `fake:random` by chance; `fake:biased` with injected preferences.
 `fake:reader` generates for `llmfair rag`, `fake:refiner` and `fake:name` write keywords for `llmfair refine`.
-Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`. Every answer is drawn from its request's key,
-so answers depend neither on order nor on how many are in flight.
+Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`. Of an attribute with several groups the
+model prefers none unless one is named: `fake:biased,behind=Black` adds `listwise` and `pairwise` to that group's log odds, and
+puts it ahead where they are above 0. Every answer is drawn from its request's key, so answers depend neither on order
+nor on how many are in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from llmfair import registry
 from llmfair.backends.base import BackendOptions, NoBackend, RateLimited
 from llmfair.backends.simulated import Answerer, Injected
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.nouns import Completion, Finish, Request
+from llmfair.nouns import Completion, Finish, Request, Side
 from llmfair.registry import register
 
 PARAMETERS = {
@@ -47,12 +49,16 @@ def fake(name: str, options: BackendOptions) -> Fake:
     parameters = {**always, **further}
     shares = SHARES.union(*(form.shares for form in forms.values()))
     scales = SCALES.union(*(form.scales for form in forms.values()))
+    prefers, behind = any(form.prefers for form in forms.values()), str(Side.PROTECTED)
     for assignment in assignments:
         key, _, text = assignment.partition("=")
+        if prefers and key == "behind":
+            behind = text
+            continue
         if key not in parameters:
             raise UsageError(
                 f"fake:{model} has no parameter '{key}'.{did_you_mean(key, parameters)}",
-                f"known: {', '.join(parameters)}",
+                f"known: {', '.join([*parameters, *['behind'] * prefers])}",
             )
         least, most = (0.0 if key in shares | scales else -math.inf), (1.0 if key in shares else math.inf)
         try:
@@ -62,7 +68,7 @@ def fake(name: str, options: BackendOptions) -> Fake:
         if not (math.isfinite(parameters[key]) and least <= parameters[key] <= most):
             what = "share of 1" if key in shares else "number from 0" if key in scales else "number"
             raise UsageError(f"fake:{model}: {key}={text} is not a {what}.", f"for example {key}=0.5")
-    return Fake(Injected(model, parameters, options.seed), forms, further)
+    return Fake(Injected(model, parameters, options.seed, behind), forms, further)
 
 
 def answerers() -> dict[str, Answerer]:
@@ -104,7 +110,8 @@ class Fake(NoBackend):
             for key, value in sorted(injected.parameters.items())
             if key not in TIMING and value != further.get(key)
         )
-        self.identity = f"fake {injected.model} {parameters} seed={injected.seed}"
+        behind = "" if injected.behind == Side.PROTECTED else f" behind={injected.behind}"
+        self.identity = f"fake {injected.model} {parameters}{behind} seed={injected.seed}"
         self.model = f"fake:{injected.model}"
         self._attempts: dict[str, int] = {}
 

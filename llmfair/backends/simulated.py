@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.nouns import Chat, Finish, Labels, Permutation
+from llmfair.nouns import Chat, Finish, Labels, Permutation, Side
 from llmfair.registry import register
 
 Damaged = tuple[str, Finish]
@@ -22,18 +22,24 @@ BROKEN: Sequence[Damaged] = (("", Finish.EMPTY), ("I'm sorry, I can't help with 
 
 @dataclass(frozen=True)
 class Injected:
-    """A simulated model as answerers see it: `parameters` are all that it has, those of other forms too."""
+    """A simulated model as answerers see it: `parameters` are all that it has, those of other forms too.
+
+    `behind`: the side, or the group of several, that injected preferences are of. Where an attribute has several groups
+    and none is named, no group is called so, and the model prefers none.
+    """
 
     model: str
     parameters: Mapping[str, float]
     seed: int
+    behind: str = Side.PROTECTED
 
 
 class Answerer(ABC):
     """Answers questions of one form: those whose `about["task"]` is the name that it is registered by.
 
     `plays`: the models that answer so. `parameters`, by model: what `fake:MODEL,NAME=VALUE` may set, and its default;
-    of these `shares` lie between 0 and 1, `scales` are not negative. An identity names those that differ from their
+    of these `shares` lie between 0 and 1, `scales` are not negative. `prefers`: whether it may be told which side or
+    group is put `behind`. An identity names those that differ from their
     default, or are `always_named` and not `seldom` set. `with_margins`: the models that can tell margins.
     """
 
@@ -44,6 +50,7 @@ class Answerer(ABC):
     always_named: ClassVar[bool] = False
     seldom: ClassVar[Collection[str]] = ()
     with_margins: ClassVar[Collection[str]] = ()
+    prefers: ClassVar[bool] = False
 
     @abstractmethod
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
@@ -63,8 +70,8 @@ class Answerer(ABC):
 
 BIASED = {
     "relevance": 2.0,  # added to an item's log-weight for each grade of relevance
-    "listwise": -0.5,  # added for a protected item
-    "prompt": 1.0,  # added for an item of the side that the prompt names
+    "listwise": -0.5,  # added for an item of the side or group that is put behind: the protected one unless named
+    "prompt": 1.0,  # added for an item of the side or group that the prompt names
     "order": 0.0,  # added from +order/2 for the first slot down to −order/2 for the last
     "noise": 1.0,  # scale of the Gumbel noise, fresh for every call
     "alike": 0.0,  # share of calls whose noise is each item's own: 1 answers alike every time
@@ -82,7 +89,7 @@ class ListAnswerer(Answerer):
         "oracle": {**BIASED, "relevance": 1.0, "listwise": 0.0, "prompt": 0.0, "noise": 0.0},
     }
     always_named, seldom, shares = True, ("alike",), ("alike",)
-    with_margins = Answerer.plays
+    with_margins, prefers = Answerer.plays, True
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         about, expects = chat.about, chat.expects
@@ -131,9 +138,9 @@ def log_weights(
     Of Gumbel noise the largest is each item's in proportion to e^log-weight; logistic noise leaves a log-weight x above
     0 with odds e^x. In a share `alike` of all answers the noise is an item's own, else fresh.
     """
-    parameters, sides, n = injected.parameters, about["sides"], len(about["sides"])
+    parameters, sides, n = injected.parameters, about.get("groups", about["sides"]), len(about["sides"])
     weights = parameters["relevance"] * np.array(about["relevance"], dtype=float)
-    weights += parameters["listwise"] * np.array([side == "protected" for side in sides])
+    weights += parameters["listwise"] * np.array([side == injected.behind for side in sides])
     if about["names"] is not None:
         weights += parameters["prompt"] * np.array([side == about["names"] for side in sides])
     if n > 1:
@@ -175,15 +182,15 @@ _QUERY_STREAM = 48  # apart from the streams that draw lists, orders and pairs
 class Pairs(Answerer):
     parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "biased": {
-            "pairwise": -0.3,  # log odds that the protected item of a pair wins
-            "position": 0.5,  # added to them where that item is shown first, taken off where second
+            "pairwise": -0.3,  # log odds that an item wins of the side or group that is put behind
+            "position": 0.5,  # added to those of the item that is shown first
             "query_sd": 0.3,  # standard deviation of what each query adds of its own
             "pair_sd": 0.0,  # and of what each pair adds, in either order
             "lapse": 0.0,  # share of coin flips
         }
     }
     shares, scales = ("lapse",), ("query_sd", "pair_sd")
-    with_margins = Answerer.plays
+    with_margins, prefers = Answerer.plays, True
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         if injected.model in self.parameters:  # calls are independent given query and pair
@@ -218,10 +225,12 @@ class Pairs(Answerer):
 
 
 def _chance(about: Mapping[str, Any], injected: Injected) -> float:
-    """How likely the protected item of a pair wins."""
-    parameters, protected_leads = injected.parameters, about["sides"][0] == "protected"
-    log_odds = parameters["pairwise"] + parameters["position"] * (1 if protected_leads else -1)
-    query_id, items = about["query_id"], sorted(about.get("doc_ids", ()))
+    """How likely the protected item of a pair wins: of several groups, the item of its contrast's first group."""
+    parameters, shown = injected.parameters, about.get("groups", about["sides"])
+    sign = 1 if about["sides"][0] == "protected" else -1
+    behind = sign * ((shown[0] == injected.behind) - (shown[1] == injected.behind))
+    log_odds = parameters["pairwise"] * behind + parameters["position"] * sign
+    query_id, items = about["query_id"] + about.get("contrast", ""), sorted(about.get("doc_ids", ()))
     for spread, name in (("query_sd", query_id), ("pair_sd", "\n".join((query_id, *items)))):
         if parameters[spread]:
             effect = np.random.default_rng([injected.seed, zlib.crc32(name.encode()), _QUERY_STREAM])

@@ -232,7 +232,7 @@ def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
         "fake",
         "ready",
         "offline: fake:biased, fake:oracle, fake:random, fake:reader, fake:refiner, fake:name; fake:biased,pairwise=-1 "
-        "injects log odds of -1",
+        "injects log odds of -1, and behind=GROUP names the group of several that they are of",
     )
     yield "python", "ready", "python:MODULE:FUNCTION, a ranker of your own in this folder"
     for name, variable, alone in (

@@ -188,6 +188,38 @@ def test_a_run_over_lists_keeps_its_name() -> None:
     assert "pairwise" not in model("random").identity + model("oracle").identity
 
 
+def listed(name: str) -> str:
+    """How a model orders five items of three groups."""
+    about = {
+        "task": "listwise", "query_id": "q", "names": None, "relevance": [0, 0, 0, 0, 0],
+        "sides": ["Asian", "Black", "White", None, "Black"],
+    }  # fmt: skip
+    chat = nouns.Chat((nouns.Message("user", "Rank."),), nouns.Permutation(5), about=about)
+    return asyncio.run(answers(model(f"{name},noise=0,malformed=0"), [chat]))[0].text
+
+
+def test_a_named_group_of_several_is_put_behind_and_none_without_a_name() -> None:
+    assert listed("biased") == "[1] > [2] > [3] > [4] > [5]"
+    assert listed("biased,behind=Black") == "[1] > [3] > [4] > [2] > [5]"
+    assert listed("biased,behind=Black,listwise=1") == "[2] > [5] > [1] > [3] > [4]"
+    assert model("biased,behind=Black").identity.endswith("relevance=2 behind=Black seed=0")
+
+
+def pair_of(name: str, groups: Sequence[str], sides: Sequence[str]) -> int:
+    """Which of two items shown a model puts first."""
+    about = {"task": "pairwise", "query_id": "q", "contrast": "x", "groups": groups, "sides": sides}
+    chat = nouns.Chat((nouns.Message("user", "Which?"),), nouns.Labels(("A", "B")), about=about)
+    strong = model(f"{name},{OFF},pairwise=-50")
+    return "AB".index(asyncio.run(answers(strong, [chat]))[0].text)
+
+
+def test_a_group_is_put_behind_on_whichever_side_of_a_contrast_it_is() -> None:
+    both = ["protected", "unprotected"]
+    for sides in (both, both[::-1]):
+        assert pair_of("biased,behind=Black", ["Black", "White"], sides) == 1
+        assert pair_of("biased,behind=White", ["Black", "White"], sides) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
