@@ -23,7 +23,15 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import plan_of, training_of, ways_of
 from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, check_gates, read_gates
-from llmfair.audits.lists import drawn_of, groups_of, lists_identity, load_lists, name_parts, selected_queries
+from llmfair.audits.lists import (
+    check_two_groups,
+    drawn_of,
+    groups_of,
+    lists_identity,
+    load_lists,
+    name_parts,
+    selected_queries,
+)
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
@@ -125,6 +133,8 @@ class Design(ABC, Generic[T]):
 
         Where these name none, those `shown` are in the table; `measured` and always `concluded` are computed, too.
         """
+        if not cls.several_groups:
+            check_two_groups(asked["attribute"], cls.task)
         settings, reads = asked["settings"], registry.lookup("audit", cls.task).measure.reads
         if settings.measures is not None:
             shown = measured = settings.measures
@@ -161,6 +171,8 @@ class Design(ABC, Generic[T]):
         """Whether it ends early, as it was asked to: before any further stage, or before that."""
         return False
 
+    several_groups: ClassVar[bool] = False
+    """Whether it compares any number of groups, not protected with unprotected ones alone."""
     two_groups: ClassVar[bool] = True
     """Whether the protected group is compared with the reference, so that items of neither are not."""
     why_not_assessable: ClassVar[str] = ""

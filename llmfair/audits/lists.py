@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from llmfair import registry
 from llmfair.datasets.base import (
@@ -24,15 +25,16 @@ from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.io.files import typed
+from llmfair.io.trec import DECLARATION
 from llmfair.metrics.base import Groups
-from llmfair.nouns import Attribute, Candidates, Fill, MixedPolicy, Query, Side
+from llmfair.nouns import CROSSED, Attribute, Candidates, Fill, MixedPolicy, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
 from llmfair.retrieval.engine import ANALYZERS, ENGLISH, Analyzer, Engine, EngineKind, EngineOptions, Patience
 from llmfair.rundir import RUNS_HINT, RunDir
 from llmfair.settings.commands import ListSettings
-from llmfair.settings.declaration import PromptSettings
+from llmfair.settings.declaration import PromptSettings, contrast_of
 
 TANTIVY = "tantivy"
 
@@ -68,21 +70,85 @@ P = TypeVar("P", bound=PromptSettings)
 
 
 def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
-    """The dataset that the settings name, with lists of its own or drawn ones, and its attribute."""
+    """The dataset that the settings name, with lists of its own or drawn ones, and its attribute.
+
+    Of an attribute that is not compared in binary `groups` are those that the queries asked for have items enough of.
+    """
     source = load_dataset(settings.dataset, given_of(settings))
     attribute = named_attribute(source, settings.attribute, settings.mixed)
     asked = (settings.candidates, settings.buckets, settings.relevant, settings.min_relevant)
-    if source.has_lists and asked == (None, None, None, None):
+    own = source.has_lists and asked == (None, None, None, None)
+    if (settings.contrast or attribute.compared) != "binary":
+        if own:
+            return source, _of_groups(source, attribute, settings)
+        raise UsageError(
+            f"lists are drawn by a protected and an unprotected group, and {attribute.name} is compared otherwise.",
+            "--contrast binary, or lists of your own: a folder with candidates.run, or a table",
+        )
+    if own or not attribute.protected:
         return source, attribute_of(source, attribute.name, settings.mixed)
     # Pools of a user's own are small; with fewer than ten relevant a side TREC's P@20 could not reach 1.
     plan = draw_plan(*asked, default_fewest=1 if isinstance(source, OwnData) else RELEVANT_FOR_PRECISION)
     return draw(source, attribute, plan, settings.seed), attribute
 
 
+class GroupCounts(NamedTuple):
+    """Items of lists, an item as often as it is listed: of each group that is compared, of each that is not, and of no
+    known group or of several."""
+
+    groups: dict[str, int]
+    few: dict[str, int]
+    unknown: int
+
+
+def group_counts(dataset: Dataset, attribute: Attribute, queries: Iterable[Query]) -> GroupCounts:
+    """The items of the lists of these queries, by group; groups ascending by name."""
+    items = (item for query in queries for item in dataset.candidates(query).documents)
+    counts = Counter(of[0] if len(of := attribute.groups_of(item)) == 1 else None for item in items)
+    unknown = counts.pop(None, 0)
+    groups = {group: counts.pop(group, 0) for group in attribute.groups}
+    return GroupCounts(groups, {str(group): counts[group] for group in sorted(filter(None, counts))}, unknown)
+
+
+def _of_groups(dataset: Dataset, attribute: Attribute, settings: ListSettings) -> Attribute:
+    """The attribute with the groups that are compared, as the settings say. Raises UsageError."""
+    compared, reference = contrast_of(settings.contrast or attribute.compared)
+    counts = group_counts(dataset, replace(attribute, groups=()), selected_queries(dataset, settings)).few
+    least = settings.min_group
+    groups = tuple(group for group, count in counts.items() if count >= least)
+    if reference and reference not in groups:
+        few = f" only {counts[reference]} items of" if reference in counts else " no group"
+        raise UsageError(
+            f"--contrast reference:{reference}: {attribute.name} has{few} '{reference}'."
+            f"{did_you_mean(reference, groups)}",
+            f"groups of {least} items or more (--min-group): {', '.join(groups) or 'none'}",
+        )
+    if len(groups) < 2:
+        listed = ", ".join(f"{group} {count}" for group, count in counts.items()) or "none"
+        raise UsageError(
+            f"{attribute.name} has {len(groups)} groups of {least} items or more, and a comparison takes two.",
+            f"its groups: {listed}; --min-group compares smaller ones",
+        )
+    sides = ((side, of) for side in Side if len(of := getattr(attribute, side)) == 1 and attribute.worded)
+    words = {of[0]: attribute.words[side] for side, of in sides} | attribute.group_words
+    words = {group: word for group, word in words.items() if group in groups}
+    return replace(attribute, compared=compared, groups=groups, reference=reference, group_words=words)
+
+
+def check_two_groups(attribute: Attribute, what: str) -> None:
+    """Raises UsageError for an attribute whose groups are compared in another way than an audit of this kind can."""
+    if attribute.compared != "binary":
+        raise UsageError(
+            f"{what} compares two groups, and those of {attribute.name} are compared by {attribute.compared}.",
+            f"--contrast binary, with [{attribute.name}] in attributes.toml: {DECLARATION}",
+        )
+
+
 def given_of(settings: ListSettings) -> DataOptions:
     """What settings say of the data beside their name."""
     names = ("allow_missing", "columns", "attributes", "groups", "run")
-    return DataOptions(**{name: getattr(settings, name) for name in names})
+    wanted = tuple(settings.attribute.split(CROSSED)) if settings.attribute else ()
+    return DataOptions(wanted=wanted, **{name: getattr(settings, name) for name in names})
 
 
 NOT_JUDGED = (
@@ -158,6 +224,8 @@ def training_lists(dataset: Any, query_text: str = "title", engine: Engine | Non
 def groups_of(dataset: Dataset, attribute: Attribute) -> Groups:
     """Who is in which group, of the documents and of those that stand for relevant ones outside drawn lists."""
     attributes = {each.name: each for each in dataset.attributes}
+    if attribute.compared != "binary":
+        attributes[attribute.name] = attribute
     documents = {**dataset.documents, **dataset.stand_ins} if dataset.stand_ins else dataset.documents
     return Groups(attribute.name, attributes, documents, dataset.relevant_counts)
 
@@ -170,12 +238,14 @@ def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:
 
 def lists_identity(dataset: Dataset, attribute: Attribute, queries: Sequence[Query]) -> dict[str, Any]:
     """What is ranked, for a folder's name and against mixing runs."""
-    of = asdict(attribute)
+    of, names = asdict(attribute), ["name", "protected", "unprotected", "other", "words"]
+    if attribute.groups or attribute.crossed:
+        names += ["compared", "groups", "reference", "group_words", "crossed"]
     digest = dataset.fingerprint if isinstance(dataset, Collection) else partial(fingerprint, dataset)
     return {
-        "attribute": {name: of[name] for name in ("name", "protected", "unprotected", "other", "words")},
+        "attribute": {name: of[name] for name in names},
         "queries": [query.query_id for query in queries],
-        "lists_sha256": digest(queries, attribute.name),
+        "lists_sha256": digest(queries, *(attribute.crossed or (attribute.name,))),
     }
 
 

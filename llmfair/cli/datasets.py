@@ -180,7 +180,7 @@ def show(
     source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, files)
     # of a source without lists of its own those of a default audit are shown
     document = facts(source if source.has_lists else load_lists(ListSettings(dataset=name))[0])
-    names = list(document["attributes"])
+    names = [name for name, words in document["words"].items() if words]  # that have sides
     header = ("query", "text", "candidates", *(f"{of}: relevant P/U, other P/U" for of in names))
     rows = []
     for query in document["queries"]:

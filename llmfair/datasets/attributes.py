@@ -40,18 +40,14 @@ def shipped_backgrounds(name: str) -> tuple[Mapping[str, float], ...]:
 Shares = Annotated[dict[str, Annotated[float, Meta(gt=0, le=1)]], Meta(min_length=1)]
 
 
-class _Words(Struct):
-    protected: str
-    unprotected: str
-
-
 class _Declared(Struct):
-    """A table of the file."""
+    """A table of the file; `words` are of sides, and of groups. Without sides its groups are compared by pairs."""
 
-    protected: list[str]
-    unprotected: list[str]
+    protected: list[str] = []
+    unprotected: list[str] = []
     other: list[str] = []
-    words: _Words | None = None
+    cross: Annotated[list[str], Meta(min_length=2)] | None = None
+    words: dict[str, Annotated[str, Meta(pattern=r"\S")]] = {}
     background: Shares | list[Shares] = []
 
 
@@ -75,33 +71,52 @@ def read_attributes(path: Path) -> dict[str, Attribute]:
 
 def _attribute(name: str, of: _Declared) -> Attribute:
     """A table as an attribute. Raises ValueError, as msgspec words it."""
+    lacks = [side.value for side in Side if not getattr(of, side)]
+    if len(lacks) == 1:
+        raise ValueError(f"is missing - at `$.{lacks[0]}`")
     groups = [*of.protected, *of.unprotected, *of.other]
     if len({*groups}) < len(groups):
         twice = next(group for place, group in enumerate(groups) if group in groups[:place])
         raise ValueError(f"group '{twice}' is named twice - at `$.protected`")
-    words = of.words or _Words(_called(of.protected, of.unprotected), _called(of.unprotected, of.protected))
+    spoken = [] if lacks else [side for side in Side if side in of.words]
+    if len(spoken) == 1:
+        raise ValueError(f"is missing - at `$.words.{({*Side} - {*spoken}).pop()}`")
+    called = _called(of.protected, of.unprotected), _called(of.unprotected, of.protected)
+    words = {side: of.words.get(side, word) for side, word in zip(Side, called, strict=True)}
     attribute = Attribute(
         name,
         protected=tuple(of.protected),
         unprotected=tuple(of.unprotected),
         other=tuple(of.other),
-        words={side: getattr(words, side.value) for side in Side},
-        worded=of.words is not None,
+        words={} if lacks else words,
+        worded=bool(spoken or lacks),
+        compared="pairs" if lacks else "binary",
+        group_words={group: word for group, word in of.words.items() if group not in spoken},
+        crossed=tuple(of.cross or ()),
         backgrounds=tuple(of.background) if isinstance(of.background, list) else (of.background,),
     )
-    names = list(attribute.named)
+    names = [*attribute.named] if spoken else []
     badly = len(names) < 3 or set(names[1:]) & RESERVED or not all(map(VARIANT.fullmatch, names))
-    if attribute.worded and badly:
+    if spoken and badly:
         taken = ", ".join(sorted(RESERVED))
         need = f"need two different words of up to {MOST_LETTERS} letters, none of them {taken}"
         raise ValueError(f"{need} - at `$.words`")
     declared = declared_groups(attribute)
+    for field, named in (
+        ("words", attribute.group_words),
+        *(("background", of) for of in attribute.backgrounds),
+    ):
+        if declared is not None and (other := next((group for group in named if group not in declared), "")):
+            raise ValueError(f"'{other}' is not a group of it{nearest(other, declared)} - at `$.{field}`")
     for shares in attribute.backgrounds:
-        if declared is not None and (other := next((group for group in shares if group not in declared), "")):
-            raise ValueError(f"'{other}' is not a group of it{nearest(other, declared)} - at `$.background`")
         if not abs(sum(shares.values()) - 1) <= 1e-3:
             raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1 - at `$.background`")
     return attribute
+
+
+def by_pairs(name: str, crossed: tuple[str, ...] = ()) -> Attribute:
+    """An attribute without sides, whose groups are those that items have; or those of an intersection."""
+    return Attribute(name, protected=(), unprotected=(), words={}, compared="pairs", crossed=crossed)
 
 
 def _called(groups: Sequence[str], others: Sequence[str]) -> str:
@@ -110,5 +125,5 @@ def _called(groups: Sequence[str], others: Sequence[str]) -> str:
         return f"non-{others[0]}" if len(others) == 1 else "other"
     if len(groups) > MOST_NAMED:
         return ", ".join([*groups[: MOST_NAMED - 1], "…"])
-    *first, last = groups
+    *first, last = groups or ("",)
     return f"{', '.join(first)} or {last}" if first else last

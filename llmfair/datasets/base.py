@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, Protocol
 
 from llmfair import registry
+from llmfair.datasets.attributes import by_pairs
 from llmfair.datasets.files import DataOptions, read_folder, sides_of
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import beside, encode
 from llmfair.io.tables import FORMS, form_of, is_table
+from llmfair.io.trec import DECLARATION
 from llmfair.nouns import (
+    CROSSED,
     Attribute,
     Candidates,
     Document,
@@ -126,7 +130,7 @@ def load_dataset(name: Any, options: DataOptions | None = None) -> Any:
     if registry.has("dataset", name):
         return registry.lookup("dataset", name)()
     if path.is_dir():
-        return read_folder(path, allow_missing=options.allow_missing)
+        return read_folder(path, allow_missing=options.allow_missing, wanted=options.wanted)
     raise no_dataset(name, f"llmfair datasets list    lists them all; {FOUR_FILES}")
 
 
@@ -143,8 +147,18 @@ def no_dataset(name: str, hint: str) -> UsageError:
 
 
 def attribute_of(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
-    """The dataset's attribute of this name, or its first. Raises UsageError, also when a side has no document."""
+    """The dataset's attribute of this name, or its first, if its two sides, or the groups that it has, can be compared.
+
+    Raises UsageError, also when a side has no document.
+    """
     attribute = named_attribute(dataset, name, mixed)
+    if attribute.groups:
+        return attribute
+    if not attribute.protected:
+        raise UsageError(
+            f"{attribute.name} has no protected and no unprotected group, which are compared here.",
+            f"declare [{attribute.name}] in attributes.toml: {DECLARATION}",
+        )
     sides = set(dataset.sides(attribute).values())
     for side in Side:
         if side not in sides:
@@ -156,12 +170,29 @@ def attribute_of(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy
 
 
 def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
-    """The dataset's attribute of this name, or its first. Raises UsageError with the nearest name."""
+    """The dataset's attribute of this name, an intersection of some, `gender*race`, or the first that is declared.
+
+    Raises UsageError with the nearest name.
+    """
     by_name = {attribute.name: attribute for attribute in compared(dataset.attributes)}
+    undeclared: Sequence[str] = getattr(dataset, "undeclared", ())
     if not by_name:
         raise UsageError(
             f"dataset '{dataset.name}' has no attribute: no document has a group.",
             "add lines doc_id, attribute, group to groups.tsv",
+        )
+    if name is None and (first := next((of for of in by_name if of not in undeclared), None)) is None:
+        raise UsageError(
+            f"dataset '{dataset.name}' declares none of its attributes.", f"-a {' or -a '.join(by_name)}"
+        )
+    if name is not None and CROSSED in name and name not in by_name:
+        parts = (named_attribute(dataset, part, mixed) for part in name.split(CROSSED))
+        return by_pairs(name, tuple(chain.from_iterable(of.crossed or (of.name,) for of in parts)))
+    if name is not None and name not in by_name and "," in name:
+        one, *others = (part.strip() for part in name.split(","))
+        raise UsageError(
+            f"-a {name} could mean each attribute by itself, or their intersection.",
+            f"{' '.join(f'-a {part}' for part in (one, *others))}, or -a '{CROSSED.join((one, *others))}'",
         )
     if name in getattr(dataset, "without_item", ()):
         raise UsageError(
@@ -169,40 +200,37 @@ def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPol
         )
     if name is not None and name not in by_name:
         raise UsageError(
-            f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, by_name)}",
+            f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, [*by_name, *undeclared])}",
             f"known: {', '.join(by_name)}",
         )
-    return replace(by_name[name] if name else next(iter(by_name.values())), mixed=mixed)
+    return replace(by_name[name or str(first)], mixed=mixed)
 
 
 def compared(attributes: Iterable[Attribute]) -> list[Attribute]:
     """Those whose groups can be compared; questions with answers have none."""
-    return [attribute for attribute in attributes if attribute.protected and attribute.unprotected]
+    return [of for of in attributes if of.compared != "binary" or (of.protected and of.unprotected)]
 
 
-def fingerprint(
-    dataset: Dataset, queries: Sequence[Query] | None = None, attribute: str | None = None
-) -> str:
-    """SHA-256 over all that a model or a measure can see of these queries, of groups those of the attribute alone."""
+def fingerprint(dataset: Dataset, queries: Sequence[Query] | None = None, *attributes: str) -> str:
+    """SHA-256 over all that a model or a measure can see of these queries, of groups those of the attributes alone."""
     digest = hashlib.sha256()
     for query in dataset.queries if queries is None else queries:
         judged = sorted(dataset.qrels.get(query.query_id, {}).items())
         rows = []
         for document in dataset.candidates(query).documents:
-            groups = [of for of in sorted(document.groups.items()) if attribute in (None, of[0])]
+            groups = [of for of in sorted(document.groups.items()) if not attributes or of[0] in attributes]
             rows.append([document.doc_id, document.title, document.text, groups])
         digest.update(json.dumps([query.query_id, query.text, judged, rows], ensure_ascii=True).encode())
     return digest.hexdigest()
 
 
 def cells(candidates: Candidates, attribute: Attribute) -> dict[str, int]:
-    """How many candidates are relevant or not, by side: `{"relevant protected": 10, …}`; empty cells are kept."""
-    counts = {
-        f"{relevance} {side}": 0 for relevance in ("relevant", "irrelevant") for side in (*Side, "neither")
-    }
+    """How many candidates are relevant or not, by side or group, `{"relevant protected": 10, …}`, none left out."""
+    groups = (*(attribute.groups or Side), "neither")
+    counts = {f"{relevance} {group}": 0 for relevance in ("relevant", "irrelevant") for group in groups}
     for document in candidates.documents:
         relevance = "relevant" if candidates.relevance.get(document.doc_id, 0) >= 1 else "irrelevant"
-        counts[f"{relevance} {attribute.side(document) or 'neither'}"] += 1
+        counts[f"{relevance} {attribute.group(document) or 'neither'}"] += 1
     return counts
 
 
@@ -218,7 +246,7 @@ def facts(dataset: Dataset) -> dict[str, Any]:
                 "query_id": query.query_id,
                 "text": query.text,
                 "candidates": len(listed.documents),
-                "cells": {attribute.name: cells(listed, attribute) for attribute in attributes},
+                "cells": {of.name: cells(listed, of) for of in attributes if of.protected},
             }
             for query, listed in lists.items()
         ],
@@ -232,7 +260,12 @@ def facts(dataset: Dataset) -> dict[str, Any]:
 def by_side(
     attribute: Attribute, documents: Iterable[Document], counts: Iterable[int] = repeat(1)
 ) -> dict[str, int]:
-    """How many documents, each standing for so many, are on each side, unknown, on both (mixed), or of other groups."""
+    """How many documents, each standing for so many, are on each side, unknown, on both (mixed), or of other groups.
+
+    Of an attribute without sides: in each group, unknown, and in several (mixed).
+    """
+    if not attribute.protected:
+        return _by_group(attribute, zip(documents, counts, strict=False))
     total = dict.fromkeys((*(side.value for side in Side), "unknown", "mixed", "other"), 0)
     if_mixed = replace(attribute, mixed="protected")
     for document, count in zip(documents, counts, strict=False):
@@ -243,6 +276,17 @@ def by_side(
         else:
             total["mixed" if if_mixed.side(document) else "other"] += count
     return total
+
+
+def _by_group(attribute: Attribute, documents: Iterable[tuple[Document, int]]) -> dict[str, int]:
+    total, others = Counter[str](), {"unknown": 0, "mixed": 0}
+    for document, count in documents:
+        groups = attribute.groups_of(document)
+        if len(groups) == 1:
+            total[groups[0]] += count
+        else:
+            others["mixed" if groups else "unknown"] += count
+    return dict(sorted(total.items())) | others
 
 
 # A dataset as a collection that is searched: every document can be found, for every topic that there is
@@ -320,7 +364,7 @@ class Collection:
     def describe(self) -> dict[str, Any]:
         return dict(self.source.describe_searched() if self.too_many else self.source.describe())
 
-    def fingerprint(self, queries: Sequence[Query], attribute: str) -> str:
+    def fingerprint(self, queries: Sequence[Query], *attributes: str) -> str:
         """SHA-256 of all that can be found, of who is in which group, of topics and judgements."""
         digest = hashlib.sha256()
         if (fetched := getattr(self.source, "fingerprint", None)) is not None:
@@ -328,7 +372,7 @@ class Collection:
             return digest.hexdigest()
         for doc_id in sorted(self.documents):
             document = self.documents[doc_id]
-            groups = list(document.groups.get(attribute, ()))
+            groups = [group for of in attributes for group in document.groups.get(of, ())]
             digest.update(encode([doc_id, document.title, document.text, groups]))
         for query in queries:
             judged = [*self.qrels.get(query.query_id, {}).items()]

@@ -7,7 +7,7 @@ is searched for a query). Any of them may be packed, as NAME.gz. A mistake is na
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Meta, Struct, defstruct
 from numpy.typing import NDArray
 
-from llmfair.datasets.attributes import data_folder, read_attributes, shipped_attributes
+from llmfair.datasets.attributes import by_pairs, data_folder, read_attributes, shipped_attributes
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import json_lines, wrong
@@ -52,7 +52,7 @@ class DataOptions:
     """What is said of data beside their name: columns of a table by ours, and a file that declares attributes.
 
     `groups` and `run` are files of the groups and lists of a collection that has none; `allow_missing` drops judgements
-    of documents that a folder lacks.
+    of documents that a folder lacks. `wanted`: the attributes that are asked about, which nobody need declare.
     """
 
     allow_missing: bool = False
@@ -60,6 +60,7 @@ class DataOptions:
     attributes: str | None = None
     groups: str | None = None
     run: str | None = None
+    wanted: tuple[str, ...] = ()
 
 
 class OwnData:
@@ -67,7 +68,8 @@ class OwnData:
 
     `where` names it in errors. `lists` are those that there are, `without_list` the queries of which nothing says what
     is to be ranked, `left_out` why others have none; `missing` counts judgements that were dropped. `without_item`:
-    attributes that are declared beside the data, and that no item has a group of.
+    attributes that are declared beside the data, and that no item has a group of. `undeclared`: what can be asked about
+    though nobody declares it.
     """
 
     # Of its own lists every relevant document is at hand.
@@ -81,10 +83,18 @@ class OwnData:
         self.qrels: dict[str, dict[str, int]] = {}
         self.attributes: list[Attribute] = []
         self.without_item: list[str] = []
+        self.undeclared: list[str] = []
         self.lists: dict[str, list[str]] = {}
         self.left_out: dict[str, str] = {}
         self.without_list: list[str] = []
         self.missing = 0
+
+    def have(self, declared: Mapping[str, Attribute], used: Set[str], beside: bool) -> None:
+        """Takes the attributes that items have groups of; `beside`: `declared` were so beside the data."""
+        self.attributes = attributes_of(declared, used)
+        self.undeclared = sorted(used - declared.keys())
+        there = {attribute.name for attribute in self.attributes}
+        self.without_item = [name for name in declared if beside and name not in there]
 
     def leave_out_short(self, hint: str) -> None:
         """Leaves out queries with fewer than two candidates. Raises UsageError where nothing is left to rank."""
@@ -158,12 +168,16 @@ class OwnData:
 
 
 def read_folder(
-    path: Path, name: str | None = None, allow_missing: bool = False, prompt: str = "general"
+    path: Path,
+    name: str | None = None,
+    allow_missing: bool = False,
+    prompt: str = "general",
+    wanted: Collection[str] = (),
 ) -> OwnData:
     """The data of a folder: with lists of its own, or to draw lists from.
 
     Raises UsageError when a file is missing or malformed. `allow_missing` drops judgements of documents that
-    docs.jsonl lacks, and counts them.
+    docs.jsonl lacks, and counts them. `wanted` attributes are read whatever they are called.
     """
     check_files(path, FILES, HINT)
     data = OwnData(name or path.resolve().name, str(path), prompt)
@@ -171,7 +185,7 @@ def read_folder(
         files.stored(path / file) for file in (*FILES, ATTRIBUTES, KEYWORDS, "candidates.run")
     )
     declared = read_attributes(declared_in if declared_in.is_file() else shipped_attributes())
-    by_doc, used = groups_of(groups, declared, f"{declared_in}")
+    by_doc, used = groups_of(groups, declared, f"{declared_in}", wanted)
     data.documents = documents = read_documents(docs, by_doc)
     data.by_id = read_queries(queries)
     if keywords.is_file():
@@ -187,9 +201,7 @@ def read_folder(
         for line, doc_id, _, _ in read_groups(groups, None):
             if doc_id not in documents:
                 raise wrong(groups, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
-    data.attributes = [attribute for name, attribute in declared.items() if name in used]
-    if declared_in.is_file():
-        data.without_item = [name for name in declared if name not in used]
+    data.have(declared, used, declared_in.is_file())
     for query_id in data.by_id:
         grades, ranks = data.qrels.get(query_id, {}), ranked.get(query_id, {})
         if not ranked and grades and all(grade >= 1 for grade in grades.values()):
@@ -206,13 +218,19 @@ def check_files(folder: Path, needed: Sequence[str], hint: str) -> None:
         raise UsageError(f"{folder}: needs {', '.join(needed)}; missing: {', '.join(missing)}.", hint)
 
 
+def attributes_of(declared: Mapping[str, Attribute], used: Set[str]) -> list[Attribute]:
+    """Those declared that items have groups of, in their order; then those that nobody declared."""
+    there = [of for of in declared.values() if used.issuperset(of.crossed or (of.name,))]
+    return there + [by_pairs(name) for name in sorted(used - declared.keys())]
+
+
 def groups_of(
-    path: Path, declared: Mapping[str, Attribute] | None, declared_in: str
+    path: Path, declared: Mapping[str, Attribute] | None, declared_in: str, wanted: Collection[str] = ()
 ) -> tuple[dict[str, Groups], set[str]]:
     """Groups by document, and the attributes that are used. Documents of equal groups share one mapping."""
     by_doc: dict[str, Groups] = {}
     extended: dict[tuple[int, str, str], Groups] = {}
-    for _, doc_id, attribute, group in read_groups(path, declared, declared_in):
+    for _, doc_id, attribute, group in read_groups(path, declared, declared_in, wanted):
         groups = by_doc.setdefault(doc_id, NO_GROUPS)
         if group == UNKNOWN or group in groups.get(attribute, ()):
             continue

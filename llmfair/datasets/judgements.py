@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from llmfair.datasets.base import load_dataset
-from llmfair.datasets.files import NO_GROUPS, DataOptions, groups_of, identifier, sides_of
+from llmfair.datasets.files import NO_GROUPS, DataOptions, attributes_of, groups_of, identifier, sides_of
 from llmfair.errors import UsageError
 from llmfair.io.files import MOST_OF_JSON, number, read_document, wrong
 from llmfair.io.tables import ending, rows_of
@@ -72,7 +72,7 @@ def of_files(
     by_doc, used = groups_of(groups, None if undeclared else declared, "a file for --attributes")
     doc_ids = dict.fromkeys([*by_doc, *(doc_id for rows in judged.values() for doc_id in rows)])
     documents = {doc_id: Document(doc_id, "", groups=by_doc.get(doc_id, NO_GROUPS)) for doc_id in doc_ids}
-    attributes = [attribute for name, attribute in declared.items() if name in used]
+    attributes = [attribute for attribute in attributes_of(declared, used) if attribute.name in declared]
     return Judgements(str(qrels or groups), judged, documents, attributes)
 
 

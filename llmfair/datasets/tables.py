@@ -11,10 +11,11 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from llmfair.datasets.attributes import read_attributes, shipped_attributes
+from llmfair.datasets.attributes import by_pairs, read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.files import ATTRIBUTES, NO_GROUPS, DataOptions, Groups, OwnData, groups_of, identifier
 from llmfair.datasets.judgements import HINT as RUN_HINT
@@ -121,8 +122,10 @@ def read_table(
     for the first row that is wrong.
     """
     declared_in = Path(options.attributes) if options.attributes else declared_in
-    declared = options.attributes or declared_in.is_file()
-    attributes = read_attributes(declared_in if declared else shipped_attributes())
+    beside = bool(options.attributes) or declared_in.is_file()
+    declared = read_attributes(declared_in if beside else shipped_attributes())
+    wanted = [*options.wanted, *chain.from_iterable(of.crossed for of in declared.values())]
+    attributes = {name: by_pairs(name) for name in wanted if name not in COLUMNS} | declared
     columns = Columns(path, _renamed(options.columns, attributes), attributes, declared_in)
     theirs = {column.casefold(): of for of, column in columns.names.items()}
     data, there, query_ids = OwnData(name, str(path)), dict[str, None](), dict[str, str]()
@@ -162,15 +165,15 @@ def read_table(
         if of != column and column not in there:
             raise columns.fail(of, f"{columns.absent(of, there)} (--columns)")
     data.leave_out_short(HINT)
-    used = {of for groups in shared.values() for of in groups}
-    data.attributes = [attribute for of, attribute in attributes.items() if of in used]
-    data.without_item = [of for of in attributes if declared and of not in used]
+    data.have(declared, {of for groups in shared.values() for of in groups}, beside)
+    data.undeclared += [column for column in there if column not in columns.names.values()]
     if not data.attributes:
         gone = (of for of in attributes if columns.names[of] not in there)
         near = next(filter(None, (nearest(of, there) for of in gone)), "")
         raise UsageError(
             f"{path}: no item has a group of {' or '.join(attributes)}{near or '.'}",
-            f"--columns {next(iter(attributes))}=COLUMN, or declare your own in {declared_in}",
+            f"-a COLUMN compares the groups of any column; --columns {next(iter(declared))}=COLUMN, or "
+            f"[COLUMN] in {declared_in}, says more of it",
         )
     return data
 
@@ -268,7 +271,7 @@ def ir_collection(name: str, options: DataOptions, indexes: Path) -> OwnData:
     if not options.groups:
         raise UsageError(f"{name} says nothing of groups.", "--groups FILE: doc_id<TAB>attribute<TAB>group")
     declared = read_attributes(Path(options.attributes) if options.attributes else shipped_attributes())
-    groups, used = groups_of(Path(options.groups), declared, "a file for --attributes")
+    groups, used = groups_of(Path(options.groups), declared, "a file for --attributes", options.wanted)
     try:
         collection = ir_datasets.load(theirs)
     except KeyError:
@@ -297,7 +300,7 @@ def ir_collection(name: str, options: DataOptions, indexes: Path) -> OwnData:
     }
     data.lists = {query_id: [*lists[query_id]] for query_id in data.by_id if query_id in lists}
     data.leave_out_short(COLLECTION_HINT)
-    data.attributes = [attribute for name, attribute in declared.items() if name in used]
+    data.have(declared, used, False)
     return data
 
 

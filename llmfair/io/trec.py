@@ -143,16 +143,21 @@ def trec_order(scores: Mapping[str, float]) -> list[tuple[float, str]]:
 
 
 def read_groups(
-    path: Path, attributes: Mapping[str, Attribute] | None, declared_in: str = "attributes.toml"
+    path: Path,
+    attributes: Mapping[str, Attribute] | None,
+    declared_in: str = "attributes.toml",
+    wanted: Collection[str] = (),
 ) -> Iterator[tuple[int, str, str, str]]:
     """Lines of a groups file: (line, doc_id, attribute, group); the group may be `@UNKNOWN`.
 
-    Raises UsageError for what `attributes`, unless None, do not declare, with how to declare it in `declared_in`.
+    Raises UsageError for groups that `attributes`, unless None, do not declare, with how to declare them in
+    `declared_in`; and for an attribute that is spelt much like one of these, unless it is `wanted`.
     """
     declared = {name: declared_groups(attribute) for name, attribute in (attributes or {}).items()}
     for line, (doc_id, attribute, group) in columns(path, GROUPS, "\t"):
-        if attributes is not None and attribute not in declared:
-            what = f"'{attribute}' is not declared{nearest(attribute, declared)}"
+        near = nearest(attribute, declared) if attribute not in declared and attribute not in wanted else ""
+        if near:
+            what = f"'{attribute}' is not declared{near}"
             raise wrong(
                 path, line, "attribute", what, f"declare [{attribute}] in {declared_in}: {DECLARATION}"
             )
@@ -178,9 +183,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def declared_groups(attribute: Attribute) -> set[str] | None:
-    """All groups an attribute declares, or None when one side is open (`*`)."""
+    """All groups an attribute declares, or None when it has any: one side is open (`*`), or it declares none."""
     declared = {*attribute.protected, *attribute.unprotected, *attribute.other}
-    return None if ANY_GROUP in declared else declared
+    return None if ANY_GROUP in declared else declared or None
 
 
 def run_lines(rankings: Iterable[Ranking], tag: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 from llmfair.errors import UsageError
 from llmfair.io import secrets
 from llmfair.settings.declaration import (
+    CONTRAST,
     DATA,
     ENGINE,
     IMPORTS,
@@ -243,6 +244,15 @@ class ListSettings(CommandSettings):
     run: str | None = LISTS(
         None, "Of irds:NAME, a run whose rankings are the lists (default: the first 100 that BM25 finds)."
     )
+    contrast: str | None = DATA(
+        None,
+        "Which groups are compared: binary (protected with unprotected), pairs, reference:GROUP or rest (each with all "
+        "others) (default: binary where both sides are declared, else pairs).", result=False, form=CONTRAST,
+    )  # fmt: skip
+    min_group: int = LISTS(
+        10, "Compare only groups of so many items in all lists, where contrasts are of several groups.", least=1,
+        most=MOST_NUMBERED,
+    )  # fmt: skip
     limit: int | None = DATA(
         None, "Only the first N queries.", "-n", least=1, most=MOST_NUMBERED, result=False
     )
@@ -295,6 +305,10 @@ class AuditSettings(Asking, ListSettings, MeasureSettings):
     )
     permutations: int = STATISTICS(
         9999, "Shuffles of the test over lists; 0: its closed form alone.", least=0, most=100_000, advanced=True,
+    )  # fmt: skip
+    adjust: Literal["holm", "bh"] = STATISTICS(
+        "holm", "How p is adjusted for the number of conclusions; bh, for exploring many groups, is milder.",
+        advanced=True,
     )  # fmt: skip
     max_invalid: float = STATISTICS(
         0.05, "Largest share of unparseable answers in any condition before exit 4.", advanced=True, least=0, most=1,
@@ -638,6 +652,10 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "Verdicts that end in exit 4, comma-separated: rejected, inconclusive; a training without a checkpoint that "
         "kept its gates ends so anyway.", advanced=True,
     )  # fmt: skip
+
+    @classmethod
+    def absent(cls) -> frozenset[str]:
+        return super().absent() | {"contrast", "min_group"}
 
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origi
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import secrets
 from llmfair.io.files import AGAIN
+from llmfair.nouns import BETWEEN, Compared
 
 WIDEST_BAND = (0.01, 100.0)
 MOST_NUMBERED = 1_000_000_000
@@ -212,6 +213,15 @@ def band_of(text: str) -> tuple[float, float]:
     return low, high
 
 
+def contrast_of(text: str) -> tuple[Compared, str]:
+    """How groups are compared, and with which one: `pairs`, or `reference:GROUP`. Raises ValueError."""
+    word, _, group = text.partition(BETWEEN)
+    how = next((of for of in get_args(Compared) if of == word and (of == "reference") == bool(group)), None)
+    if how is None:
+        raise ValueError(text)
+    return how, group
+
+
 def seconds(text: str) -> float:
     """A time such as `90`, `90s`, `30m` or `1.5h` in seconds. Raises ValueError."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -228,6 +238,7 @@ def _unlike_parity(odds: float) -> None:
 
 
 BAND = Form(band_of, "preference odds from 0.01 to 1, then from 1 to 100, as in 0.8..1.25")
+CONTRAST = Form(contrast_of, "binary, pairs, rest or reference:GROUP")
 TIME = Form(seconds, "a time such as 90s, 30m or 1h")
 ODDS = Form(_unlike_parity, "odds other than 1, which is parity,")
 

@@ -24,7 +24,14 @@ from msgspec import structs
 import llmfair
 from llmfair import checkpoints
 from llmfair.audits.aggregates import Inference
-from llmfair.audits.lists import lists_identity, load_lists, name_parts, selected_queries, with_prompt
+from llmfair.audits.lists import (
+    check_two_groups,
+    lists_identity,
+    load_lists,
+    name_parts,
+    selected_queries,
+    with_prompt,
+)
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends import local
 from llmfair.backends.base import BackendOptions
@@ -123,6 +130,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
         )
     lora.groups_at_a_time(settings, lora.world())
     dataset, attribute = load_lists(settings)
+    check_two_groups(attribute, "finetune-lora")
     queries = selected_queries(dataset, settings)
     lists = [dataset.candidates(query) for query in queries]
     settings, prompt = with_prompt(settings, dataset, "pairwise")

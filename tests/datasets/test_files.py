@@ -85,16 +85,17 @@ def test_own_attributes(folder: Path) -> None:
 
 
 def test_groups_of_one_s_own_are_told_where_to_be_declared(folder: Path) -> None:
-    lines = (folder / "groups.tsv").read_text().replace("\tgender\t", "\tseniority\t").splitlines()
+    lines = (folder / "groups.tsv").read_text().replace("\tgender\t", "\tgenders\t").splitlines()
     write(folder / "groups.tsv", [*lines, "q0f0\tage\told"])
     attributes = folder / "attributes.toml"
-    with pytest.raises(UsageError, match=r"groups\.tsv:1: attribute: 'seniority' is not declared") as caught:
+    with pytest.raises(UsageError, match=r"groups\.tsv:1: attribute: 'genders' is not declared") as caught:
         read_folder(folder)
-    assert f"declare [seniority] in {attributes}: " in caught.value.hint
+    assert f"declare [genders] in {attributes}: " in caught.value.hint
+    assert [of.name for of in read_folder(folder, wanted=["genders"]).attributes] == ["age", "genders"]
     attributes.write_text(
-        GENDER.replace("gender", "seniority") + GENDER.replace("gender", "age").replace("female", "old")
+        GENDER.replace("gender", "genders") + GENDER.replace("gender", "age").replace("female", "old")
     )
-    assert [attribute.name for attribute in read_folder(folder).attributes] == ["seniority", "age"]
+    assert [attribute.name for attribute in read_folder(folder).attributes] == ["genders", "age"]
 
 
 def test_a_query_without_a_judged_irrelevant_document_has_no_list(folder: Path) -> None:

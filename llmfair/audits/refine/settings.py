@@ -127,8 +127,12 @@ class RefineSettings(PromptSettings, AuditSettings):
         return {}
 
     @classmethod
+    def absent(cls) -> frozenset[str]:
+        return super().absent() | {"contrast", "min_group", "adjust"}
+
+    @classmethod
     def idle(cls) -> frozenset[str]:
-        drawn = {"candidates", "buckets", "relevant", "min_relevant", "seed"}
+        drawn = {"candidates", "buckets", "relevant", "min_relevant", "seed", *cls.absent()}
         return super().idle() | drawn | {"band", "ci", "input", "words", "constrain", "mixed", "batch"}
 
     def check(self) -> None:
