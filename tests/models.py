@@ -73,6 +73,14 @@ def needs_local() -> None:
             pytest.skip(reason, allow_module_level=True)
 
 
+def needs_encoders() -> None:
+    """The same of the library of encoders."""
+    needs_local()
+    if find_spec("sentence_transformers") is None:
+        reason = "sentence-transformers is not installed: pip install 'llmfair[local]'"
+        pytest.skip(reason, allow_module_level=True)
+
+
 def causal(
     folder: Path,
     family: Family = "mistral",

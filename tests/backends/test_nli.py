@@ -17,6 +17,7 @@ from llmfair.rankers.reader import Judging
 from tests import models
 from tests.backends.asking import answers_of
 from tests.cli.command import llmfair, ran, refuses, table
+from tests.folders import write
 from tests.lamp import WORDS
 from tests.models import one_thread as one_thread
 
@@ -144,23 +145,13 @@ def test_too_little_memory_names_what_it_takes(classifier: Path, monkeypatch: py
 
 def corpus(folder: Path) -> Path:
     """Six questions about twelve notes, four of them judged useful for each; the words differ from note to note."""
-    docs = [
-        {
-            "doc_id": f"d{n}",
-            "title": WORDS[n % 10],
-            "text": " ".join(WORDS[(n * 3 + m) % 10] for m in range(9)),
-        }
-        for n in range(12)
-    ]
-    asked = [(f"q{n}", f"what of the {WORDS[n]} and the {WORDS[n + 3]}?") for n in range(6)]
+    texts = [" ".join(WORDS[(n * 3 + m) % 10] for m in range(9)) for n in range(12)]
+    docs = ({"doc_id": f"d{n}", "title": WORDS[n % 10], "text": text} for n, text in enumerate(texts))
     folder.mkdir()
-    (folder / "docs.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in docs))
-    (folder / "queries.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in asked))
-    (folder / "qrels.txt").write_text(
-        "".join(f"{name} 0 d{(n * 2 + m) % 12} 1\n" for n, (name, _) in enumerate(asked) for m in range(4))
-    )
-    golds = [{"query_id": name, "gold": WORDS[n]} for n, (name, _) in enumerate(asked)]
-    (folder / "answers.jsonl").write_text("".join(json.dumps(gold) + "\n" for gold in golds))
+    write(folder / "docs.jsonl", map(json.dumps, docs))
+    write(folder / "queries.tsv", (f"q{n}\twhat of the {WORDS[n]} and the {WORDS[n + 3]}?" for n in range(6)))
+    write(folder / "qrels.txt", (f"q{n} 0 d{(n * 2 + m) % 12} 1" for n in range(6) for m in range(4)))
+    write(folder / "answers.jsonl", (json.dumps({"query_id": f"q{n}", "gold": WORDS[n]}) for n in range(6)))
     return folder
 
 

@@ -27,7 +27,7 @@ from llmfair.rankers.questions import Question
 from tests.batch_server import BatchServer
 from tests.cli.command import llmfair, ran, words_of
 from tests.datasets.trec_sources import FileServer, downloads, large_2022, process_environment
-from tests.folders import balanced, content, write_folder
+from tests.folders import balanced, content, write, write_folder
 from tests.rankers.asking import made
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,11 +164,9 @@ def _logged(log: Path) -> list[dict[str, Any]]:
 def give_answers(lists: Path) -> None:
     """What a generator needs beside queries and titles: texts, and right answers."""
     documents = [json.loads(line) for line in (lists / "docs.jsonl").read_text().splitlines()]
-    told = [json.dumps({**document, "text": document["title"]}) + "\n" for document in documents]
-    (lists / "docs.jsonl").write_text("".join(told))
+    write(lists / "docs.jsonl", (json.dumps({**one, "text": one["title"]}) for one in documents))
     queries = [line.split("\t")[0] for line in (lists / "queries.tsv").read_text().splitlines()]
-    answers = [json.dumps({"query_id": query_id, "gold": "1"}) + "\n" for query_id in queries]
-    (lists / "answers.jsonl").write_text("".join(answers))
+    write(lists / "answers.jsonl", (json.dumps({"query_id": name, "gold": "1"}) for name in queries))
 
 
 ITS_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"

@@ -43,6 +43,7 @@ from tests.datasets.trec_sources import (
     sources_2022,
 )
 from tests.disks import SmallDisk
+from tests.folders import write
 from tests.shared import realdata
 
 P, U = Side.PROTECTED, Side.UNPROTECTED
@@ -427,15 +428,14 @@ def test_the_same_documents_in_a_folder_give_the_same_figures(tmp_path: Path) ->
     folder.mkdir()
     pages = Collection(load_dataset(GENDER)).documents
     documents = ({"doc_id": p.doc_id, "title": p.title, "text": p.text} for p in pages.values())
-    (folder / "docs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    write(folder / "docs.jsonl", map(json.dumps, documents))
     topics = [(str(topic["id"]), topic) for topic in given.topics]
-    (folder / "queries.tsv").write_text("".join(f"{q}\t{topic['title']}\n" for q, topic in topics))
+    write(folder / "queries.tsv", (f"{q}\t{topic['title']}" for q, topic in topics))
     words = ({"query_id": q, "keywords": topic["keywords"]} for q, topic in topics)
-    (folder / "keywords.jsonl").write_text("".join(json.dumps(one) + "\n" for one in words))
-    qrels = (f"{q} 0 {page} 1\n" for q, topic in topics for page in topic["rel_docs"])
-    (folder / "qrels.txt").write_text("".join(qrels))
-    groups = (f"{p.doc_id}\t{n}\t{one}\n" for p in pages.values() for n, of in p.groups.items() for one in of)
-    (folder / "groups.tsv").write_text("".join(groups))
+    write(folder / "keywords.jsonl", map(json.dumps, words))
+    write(folder / "qrels.txt", (f"{q} 0 {page} 1" for q, topic in topics for page in topic["rel_docs"]))
+    groups = ((p.doc_id, name, one) for p in pages.values() for name, of in p.groups.items() for one in of)
+    write(folder / "groups.tsv", map("\t".join, groups))
     ran(*QUICK, "-o", "fetched")
     ran("refine", "-d", str(folder), "-a", "gender", *QUICK[3:], "-o", "own-run")
     for file in ("rankings/bm25.run", "rankings/fair-qr.run", "queries/refined.tsv", "scores.tsv"):

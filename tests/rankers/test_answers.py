@@ -270,15 +270,9 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "ok a": [
             '<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final <|constrain|>json<|message|>{"keywords":["a"]}<|return|>',
         ],
-        "empty": [
-            "Sorry, no.", "None", "N/A", "No additional keywords are needed.", '{"keywords":"None"}',
-        ],
-        "ok a1": [
-            '{"reasoning":"think","terms":["a1"]}',
-        ],
-        "repaired women her": [
-            "\\boxed{women, her}",
-        ],
+        "empty": ["Sorry, no.", "None", "N/A", "No additional keywords are needed.", '{"keywords":"None"}'],
+        "ok a1": ['{"reasoning":"think","terms":["a1"]}'],
+        "repaired women her": ["\\boxed{women, her}"],
     },
     "pair of two": {
         "2": [
@@ -331,18 +325,10 @@ READINGS: dict[str, dict[str, list[str]]] = {
         "ok a < b": ["a < b"],
         "unfinished_thinking <empty>": ["<think>slow", "slow <thinking>or quick"],
         "empty <empty>": [THINKS, "..."],
-        "ok Use the <details> tag in HTML": [
-            "Use the <details> tag in HTML",
-        ],
-        "ok a <critique> of pure reason": [
-            "a <critique> of pure reason",
-        ],
-        "ok Grade 5. assistant\nprofessor": [
-            "Grade 5. assistant\nprofessor",
-        ],
-        "ok Analysis: Why oil fell": [
-            "Analysis: Why oil fell",
-        ],
+        "ok Use the <details> tag in HTML": ["Use the <details> tag in HTML"],
+        "ok a <critique> of pure reason": ["a <critique> of pure reason"],
+        "ok Grade 5. assistant\nprofessor": ["Grade 5. assistant\nprofessor"],
+        "ok Analysis: Why oil fell": ["Analysis: Why oil fell"],
     },
 }  # fmt: skip
 """What is read of texts as models and servers give them: by reader, the class and what is taken."""
@@ -434,17 +420,6 @@ def test_the_named_items_come_first() -> None:
     assert read(stopped("[4] > [2] > [2] > [9]"), 4).named == 2
     assert read(stopped("only 3"), 4, "rankgpt") == Reading(AnswerClass.NO_IDS, (2, 0, 1, 3), 1)
     assert read(stopped("only 3"), 4).named == 0
-
-
-def test_real_answers_are_read_alike_by_both() -> None:
-    lines = realdata("llm_responses/listwise_rankzephyr_train_100.jsonl").read_text("utf-8").splitlines()
-    assert len(lines) == 100
-    for line in lines:
-        row = json.loads(line)
-        strict, original = (
-            read(stopped(row["response"]), row["n_passages"], reader) for reader in ("strict", "rankgpt")
-        )
-        assert strict == original and strict.answer_class is AnswerClass.OK
 
 
 def test_real_prose_is_no_ranking() -> None:

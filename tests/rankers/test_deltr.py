@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -301,9 +300,7 @@ def options(parameters: str = "", of: Sequence[Candidates] = ()) -> RankerOption
 
 @pytest.mark.whole
 def test_with_an_encoder_lists_are_ranked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    models.needs_local()
-    if find_spec("sentence_transformers") is None:
-        pytest.skip("sentence-transformers is not installed: pip install 'llmfair[local]'")
+    models.needs_encoders()
     monkeypatch.chdir(tmp_path)
     given = lists()
     ranker = registry.lookup("ranker", "dlf-like")(

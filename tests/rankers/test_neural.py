@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -192,11 +191,7 @@ def test_audits_rank_under_every_variant_and_ask_nothing(folders: dict[str, Path
     refuses("monot5 ranks lists; it answers no questions", "pairwise", "-m", "monot5")
 
 
-models.needs_local()
-if find_spec("sentence_transformers") is None:
-    pytest.skip(
-        "sentence-transformers is not installed: pip install 'llmfair[local]'", allow_module_level=True
-    )
+models.needs_encoders()
 pytestmark = pytest.mark.whole
 TEXTS = ["a river", "the stone of a river is long and old " * 4, "", "lamp [SEP] lamp", "half \ud800 a pair"]
 

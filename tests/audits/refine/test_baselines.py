@@ -55,9 +55,7 @@ def test_a_baseline_is_what_rerank_makes_of_the_first_stage(done: Path, name: st
 def test_so_is_one_with_an_encoder_which_learns_of_the_target_from_other_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models.needs_local()
-    if find_spec("sentence_transformers") is None:
-        pytest.skip("sentence-transformers is not installed: pip install 'llmfair[local]'")
+    models.needs_encoders()
     models.encoder(Path("dense"))
     ran(*flags(ENCODED), "--rerank", "dense:dense", "--depth", "60", "-n", "6", "-o", "run")
     for name, spec in ENCODED.items():

@@ -17,6 +17,7 @@ import llmfair
 from llmfair.nouns import Request
 from tests.cli.command import Outcome, refuses, table
 from tests.cli.command import llmfair as command
+from tests.folders import write
 from tests.rankers.test_reader import REPLIES
 
 WORD = {*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'-."}
@@ -210,18 +211,12 @@ def collection(path: str, topics: Mapping[str, str], **files: str) -> Path:
     """A folder of twelve documents about reefs, half of them by women, which are found last."""
     folder = Path(path)
     folder.mkdir(parents=True)
-    documents = [
-        {"doc_id": f"{group}{n}", "title": f"{group} {n}", "text": f"{'reef ' * often}{word}"}
-        for group, word, often in (("m", "he", 3), ("f", "she", 1))
-        for n in range(6)
-    ]
-    (folder / "docs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
-    (folder / "queries.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in topics.items()))
-    called = {"f": "female", "m": "male"}
-    groups = (f"{one['doc_id']}\tgender\t{called[one['doc_id'][0]]}\n" for one in documents)
-    (folder / "groups.tsv").write_text("".join(groups))
-    judged = [f"{name} 0 {one['doc_id']} 1\n" for name in topics for one in documents if name != "unjudged"]
-    (folder / "qrels.txt").write_text("".join(judged))
+    texts = {f"m{n}": "reef reef reef he" for n in range(6)} | {f"f{n}": "reef she" for n in range(6)}
+    documents = ({"doc_id": name, "title": f"{name[0]} {name[1]}", "text": t} for name, t in texts.items())
+    write(folder / "docs.jsonl", map(json.dumps, documents))
+    write(folder / "queries.tsv", map("\t".join, topics.items()))
+    write(folder / "groups.tsv", (f"{d}\tgender\t{'fe' * (d[0] == 'f')}male" for d in texts))
+    write(folder / "qrels.txt", (f"{name} 0 {d} 1" for name in topics for d in texts if name != "unjudged"))
     for name, text in files.items():
         (folder / name).write_text(text)
     return folder
