@@ -425,7 +425,7 @@ class Results(JsonDocument, frozen=True, kw_only=True):
         keys = self.design.keys
         for name, of in {**self.of_conditions(), "design": keys}.items():
             wanted = self.findings if name == "design" else keys
-            if lacking := [key for key in wanted if key not in of]:
+            if lacking := [key for key in wanted if not {key, condition_of(key)} & {*of}]:
                 raise ValueError(f"Condition '{lacking[0]}' is missing in `{name}`")
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:

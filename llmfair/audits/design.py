@@ -26,6 +26,7 @@ from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, chec
 from llmfair.audits.lists import (
     check_two_groups,
     drawn_of,
+    group_counts,
     groups_of,
     lists_identity,
     load_lists,
@@ -243,7 +244,12 @@ class Design(ABC, Generic[T]):
 
     def facts(self) -> typed.DesignFacts:
         """What results say of the design."""
+        several: dict[str, Any] = {}
+        if self.attribute.groups:
+            counts = group_counts(self.dataset, self.attribute, self.queries)
+            several = {"contrasts": [*self.attribute.contrasts], **counts._asdict()}
         return typed.DesignFacts(
+            **several,
             preset=self.settings.preset_name(),
             queries=len(self.queries),
             drawn=drawn_of(self.dataset, self.settings),

@@ -130,7 +130,7 @@ def _of_groups(dataset: Dataset, attribute: Attribute, settings: ListSettings) -
             f"its groups: {listed}; --min-group compares smaller ones",
         )
     sides = ((side, of) for side in Side if len(of := getattr(attribute, side)) == 1 and attribute.worded)
-    words = {of[0]: attribute.words[side] for side, of in sides} | attribute.group_words
+    words = {**{of[0]: attribute.words[side] for side, of in sides}, **attribute.group_words}
     words = {group: word for group, word in words.items() if group in groups}
     return replace(attribute, compared=compared, groups=groups, reference=reference, group_words=words)
 

@@ -3,9 +3,9 @@
 `fake:oracle` answers by relevance, then input order; `fake:random` by chance; `fake:biased` with injected preferences.
 `fake:reader` generates for `llmfair rag`, `fake:refiner` and `fake:name` write keywords for `llmfair refine`.
 Parameters follow after commas: `fake:biased,listwise=-0.5,malformed=0.1`. Of an attribute with several groups the
-model prefers none unless one is named: `fake:biased,behind=Black` adds `listwise` and `pairwise` to that group's log odds, and
-puts it ahead where they are above 0. Every answer is drawn from its request's key, so answers depend neither on order
-nor on how many are in flight.
+model prefers none unless one is named: `fake:biased,behind=Black` adds `listwise` and `pairwise` to that group's log
+odds, and puts it ahead where they are above 0. Every answer is drawn from its request's key, so answers depend neither
+on order nor on how many are in flight.
 """
 
 from __future__ import annotations

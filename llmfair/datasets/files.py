@@ -220,7 +220,7 @@ def check_files(folder: Path, needed: Sequence[str], hint: str) -> None:
 
 def attributes_of(declared: Mapping[str, Attribute], used: Set[str]) -> list[Attribute]:
     """Those declared that items have groups of, in their order; then those that nobody declared."""
-    there = [of for of in declared.values() if used.issuperset(of.crossed or (of.name,))]
+    there = [of for of in declared.values() if used >= {*(of.crossed or (of.name,))}]
     return there + [by_pairs(name) for name in sorted(used - declared.keys())]
 
 

@@ -283,24 +283,22 @@ class VerdictWords:
 
     def put_behind(self, outside: Sequence[Case], pairs: Sequence[Case]) -> str:
         """Who is put behind or ahead of whom: a group by name where most of its pairs say so, else pairs alone."""
-        groups = {group for each in pairs for group in each.key.groups}
-        behind = {each: each.groups or each.key.groups for each in outside}
-        parts, left = list[str](), [*outside]
+        groups, left = {group for each in pairs for group in each.key.groups}, {of.key: of for of in outside}
+        both = {key: each.groups or key.groups for key, each in left.items()}
+        parts = list[str]()
         for place, says in ((0, "put behind"), (1, "put ahead of")):
-            ranked = Counter(both[place] for both in behind.values())
-            for group, number in ranked.most_common():
-                of_it = [each for each in left if behind[each][place] == group]
+            for group, number in Counter(of[place] for of in both.values()).most_common():
+                of_it = [key for key in left if both[key][place] == group]
                 if 2 * number > len(groups) - 1 and of_it:
-                    others = listed([behind[each][1 - place] for each in of_it])
-                    parts.append(
-                        f"{group} is {says} {others} ({', '.join(self.odds(each) for each in of_it)})"
-                    )
-                    left = [each for each in left if each not in of_it]
-        parts += [f"{behind[each][0]} is put behind {behind[each][1]} ({self.odds(each)})" for each in left]
-        rest = len(pairs) - len(outside)
-        return "; ".join(parts) + (
-            "; no other pair leaves the band" if rest else "; every pair is outside the band"
-        )
+                    others = listed([both[key][1 - place] for key in of_it])
+                    figures = ", ".join(self.odds(left.pop(key)) for key in of_it)
+                    parts.append(f"{group} is {says} {others} ({pairs[0].label} {figures})")
+        parts += [
+            f"{both[key][0]} is put behind {both[key][1]} ({each.label} {self.odds(each)})"
+            for key, each in left.items()
+        ]
+        rest = "no other pair leaves" if len(pairs) > len(outside) else "every pair is outside"
+        return "; ".join(parts) + f"; {rest} the band"
 
     def odds(self, case: Case) -> str:
         """The figure of a pair, told of the group that is behind: below parity."""

@@ -272,7 +272,6 @@ class ListwiseDesign(Design[Ranked]):
             if (windows := self.ranker.one_pass(n)) is not None:
                 unranked.update(never_ranked(windows, n, 0, settings.depth))
         shared = structs.asdict(super().facts()) | {"factors": None} | self.ordered_by()
-        shared |= {"contrasts": tuple(filter(None, self.attribute.contrasts))}
         shared |= {name: getattr(settings, name) for name in ("label_error", "initial", "orders", "repeats")}
         return ListwiseFacts(
             **shared,

@@ -730,9 +730,7 @@ def outcome_of(
         concluded_of = findings_of(of_it, between, useful, inference, rule, left_out)
         findings |= {Key(name, contrast=contrast): finding for name, finding in concluded_of.items()}
         rules |= {Key(name, contrast=contrast): rule for name in names}
-    findings = final_findings(
-        findings, columns, rules, answers, settings.max_invalid, getattr(settings, "adjust", "holm")
-    )
+    findings = final_findings(findings, columns, rules, answers, settings.max_invalid, settings.adjust)
     for name in findings.keys() & stopping:
         findings[name] = settled(findings[name], stopping[name].process.decision)
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
