@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp, fsum, log, sqrt
+from math import exp, fsum, isnan, log, sqrt
 from statistics import fmean
 from typing import Literal
 
@@ -17,6 +17,8 @@ from llmfair import registry
 from llmfair.metrics.base import (
     Column,
     Convention,
+    Got,
+    OfGroup,
     Product,
     QueryComparisons,
     Quotient,
@@ -28,7 +30,7 @@ from llmfair.metrics.base import (
 from llmfair.nouns import Measurement
 from llmfair.registry import register
 from llmfair.results import OddsPower
-from llmfair.stats import intervals, strata
+from llmfair.stats import intervals, selection, strata
 from llmfair.stats.intervals import SAME, UNBOUNDED, Bounds, Estimate, Method, without_favour
 from llmfair.stats.pairs import PairContributions, Weights, estimate, pair_p
 from llmfair.stats.power import FEWEST_TESTED, power, queries_needed
@@ -81,7 +83,7 @@ def value_of(value: Value) -> tuple[float | None, str | None]:
     match value:
         case Undefined():
             return None, value.reason
-        case QueryComparisons():
+        case QueryComparisons() | OfGroup():
             return None, None
         case Product():
             return value.value, None
@@ -128,7 +130,7 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
             estimate = Estimate(None, None, None, 0, why)
         if estimate.low is not None and estimate.high is not None:
             low, high = max(estimate.low, least), min(estimate.high, most)
-            if high - low < SAME and estimate.n < MANY_QUERIES:
+            if max(high - low, estimate.error) < SAME and estimate.n < MANY_QUERIES:
                 estimate = replace(estimate, low=None, high=None, reason="all_same")
             else:
                 estimate = replace(estimate, low=low, high=high)
@@ -138,7 +140,10 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
 
 def row_of(measure: str, condition: str, of: Estimate, group: str = "") -> Measurement:
     """The aggregate row of an estimate."""
-    return Measurement(ALL, measure, of.value, condition, group, of.low, of.high, of.n, reason=of.reason)
+    limits = of.low, of.high
+    return Measurement(
+        ALL, measure, of.value, condition, group, *limits, of.n, of.p, of.p_adjusted, reason=of.reason
+    )
 
 
 def aggregate(how: str, values: Iterable[Value], inference: Inference = Inference()) -> Estimate | None:
@@ -467,3 +472,127 @@ def preference_change(
 
 def _compared(values: Iterable[Value]) -> tuple[QueryComparisons, ...]:
     return tuple(value for value in values if isinstance(value, QueryComparisons))
+
+
+# What groups got, people pooled over queries.
+
+
+_Entries = tuple[selection.Entries, tuple[str, ...], str]
+"""What all groups got, their names, and the group that others are held against, if one is fixed."""
+
+
+@lru_cache(maxsize=16)
+def _entries(values: tuple[Got, ...]) -> _Entries:
+    """All items with a group and an amount, whichever group is asked for; amounts that are scores are 1 above the
+    median of all."""
+    amounts = np.concatenate([got.amount for got in values])
+    known = ~np.isnan(amounts)
+    if values[0].weights is None:
+        amounts = (amounts > np.median(amounts[known])).astype(float)
+    names, people = tuple(values[0].groups), dict[str, int]()
+    group = np.full(len(amounts), -1)
+    for code, name in enumerate(names):
+        group[np.concatenate([got.groups[name] for got in values])] = code
+    query = np.repeat(np.arange(len(values)), [len(got.doc_ids) for got in values])
+    person = np.array([people.setdefault(doc_id, len(people)) for got in values for doc_id in got.doc_ids])
+    grade = np.concatenate([got.grades for got in values])
+    some = known & (group >= 0)
+    person = np.unique(person[some], return_inverse=True)[1]
+    of = selection.Entries(amounts[some], group[some], query[some], person, len(names), grade[some])
+    return of, names, values[0].reference
+
+
+def _got(values: Sequence[Value]) -> tuple[Got, ...]:
+    """What every query's items got; nothing where no item has a group."""
+    got = tuple(value.got for value in values if isinstance(value, OfGroup))
+    return got if any(members.any() for each in got for members in each.groups.values()) else ()
+
+
+def _group_of(values: Sequence[Value]) -> str:
+    return next(value.group for value in values if isinstance(value, OfGroup))
+
+
+def _of_rate(rate: selection.Rate, of: selection.Entries) -> Estimate:
+    return Estimate(
+        rate.value, rate.low, rate.high, of.queries, rate.reason, rate.error,
+        p=rate.p_below, p_adjusted=rate.p_below_adjusted,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=32)
+def impact_ratios(values: tuple[Got, ...], level: float = 0.95) -> Mapping[str, selection.Rate]:
+    """The impact ratio of every group, by name (`selection.impact_ratios`)."""
+    of, names, reference = _entries(values)
+    fixed = names.index(reference) if reference in names else None
+    return dict(zip(names, selection.impact_ratios(of, fixed, level), strict=True))
+
+
+@register("aggregate", "selection-rate")
+def _selection_rate(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    if not (got := _got(values)):
+        return None
+    of, names, _ = _entries(got)
+    return _of_rate(selection.selection_rates(of, inference.level)[names.index(_group_of(values))], of)
+
+
+@register("aggregate", "impact-ratio")
+def _impact_ratio(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """`p` is one-sided, of a ratio of at least four fifths; `p_adjusted` by Holm over the groups."""
+    if not (got := _got(values)):
+        return None
+    return _of_rate(impact_ratios(got, inference.level)[_group_of(values)], _entries(got)[0])
+
+
+@register("aggregate", "least-attainable")
+def _least_attainable(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """Without interval: it is no estimate. Of all groups together, the least of them."""
+    weights, counts = list[NDArray[np.float64]](), list[NDArray[np.intp]]()
+    for got in _got(values):
+        assert got.weights is not None
+        weights.append(got.weights)
+        counts.append(np.array([np.count_nonzero(members) for members in got.groups.values()]))
+    if not weights:
+        return None
+    names = _got(values)[0].groups
+    least = dict(zip(names, selection.least_attainable(weights, counts).tolist(), strict=True))
+    least[""] = min(least.values(), key=lambda ratio: (isnan(ratio), ratio))
+    ratio = least[_group_of(values)]
+    if isnan(ratio):
+        return Estimate(None, None, None, 0, "no_one")
+    return Estimate(ratio, None, None, len(weights), "attainable")
+
+
+def _chance(
+    values: Sequence[Value], inference: Inference, within_grades: bool
+) -> tuple[Estimate, Estimate] | None:
+    """The least rate over the greatest with its p, and what chance makes of it, with where 95 % of that lies."""
+    if not (got := _got(values)):
+        return None
+    of = _entries(got)[0]
+    least = selection.least_over_greatest(of)
+    if least is None:
+        return (Estimate(None, None, None, of.queries, "one_group"),) * 2
+    rng = np.random.default_rng(inference.seed)
+    chance = selection.by_chance(of, rng, strata=of.strata if within_grades else None)
+    p = selection.p_of_least(least, chance)
+    low, high = np.quantile(chance, [(1 - inference.level) / 2, (1 + inference.level) / 2]).tolist()
+    by_chance = Estimate(float(chance.mean()), low, high, of.queries, error=float(chance.std()), p=p)
+    return Estimate(least, None, None, of.queries, "no_interval", p=p), by_chance
+
+
+@register("aggregate", "worst-exposure")
+def _worst_exposure(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    both = _chance(values, inference, within_grades=True)
+    return both and both[0]
+
+
+@register("aggregate", "exposure-by-chance")
+def _exposure_by_chance(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    both = _chance(values, inference, within_grades=True)
+    return both and both[1]
+
+
+@register("aggregate", "impact-by-chance")
+def _impact_by_chance(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    both = _chance(values, inference, within_grades=False)
+    return both and both[1]

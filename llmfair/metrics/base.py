@@ -191,7 +191,32 @@ class QueryComparisons:
         return float(np.concatenate([part.ahead for part in self.outcomes.parts()]).mean())
 
 
-Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | Convention | Undefined
+@dataclass(frozen=True, slots=True, eq=False)
+class Got:
+    """What a query's items got, such as a place among the first: arrays of shape (n,), in the order of `doc_ids`.
+
+    `amount`: NaN of an item of which it is not known. `groups`: who is in which; `reference`: the group that others
+    are held against, if one is fixed. `weights`: what each rank gives, falling, where an order decides all.
+    """
+
+    doc_ids: Sequence[str]
+    groups: Mapping[str, Flags]
+    amount: Floats
+    grades: NDArray[np.int64]
+    reference: str = ""
+    weights: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroup:
+    """A group's part in what a query's items got: people are pooled over queries, and a ratio needs all groups, so a
+    query has no figure alone. Of all groups together where `group` is empty."""
+
+    got: Got
+    group: str = ""
+
+
+Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | OfGroup | Convention | Undefined
 Values = Value | Mapping[str, Value]
 """What a measure gives of one query: a value, or one by group, none of a group that it has nothing to say of."""
 

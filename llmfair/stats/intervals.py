@@ -47,7 +47,7 @@ SAME = 1e-9
 class Estimate:
     """An aggregate over `n` queries with its interval; where one is missing, `reason` says why.
 
-    `error` is the standard error, of a ratio on the log scale.
+    `error` is the standard error, of a ratio on the log scale. `p` where it is tested, and adjusted for all groups.
     """
 
     value: float | None
@@ -57,6 +57,8 @@ class Estimate:
     reason: str | None = None
     error: float = 0.0
     method: Method = "linear-t"
+    p: float | None = None
+    p_adjusted: float | None = None
 
 
 def mean(values: ArrayLike, level: float = 0.95, bounds: Bounds = UNBOUNDED) -> Estimate:

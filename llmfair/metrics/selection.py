@@ -1,0 +1,256 @@
+"""What groups get, however many there are: selection rates and impact ratios, and how far lists are from a target.
+
+Groups are those that an audit compares (`Judged.groups_of`), in binary the two sides; an item of none keeps its rank
+and counts in no group. Sources: 6 RCNY 5-301 (rates and impact ratios of Local Law 144); Geyik, Ambler & Kenthapadi,
+"Fairness-Aware Ranking in Search & Recommendation Systems", KDD 2019 (NDKL); Sakai, Kim & Kang, "A Versatile Framework
+for Evaluating Ranked Lists in Terms of Group Fairness and Relevance", ACM TOIS 42(1), 2023 (GFR).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from llmfair.metrics.attention import jensen_shannon
+from llmfair.metrics.base import Floats, Got, Judged, OfGroup, Undefined, Values, measure, number, whole
+from llmfair.metrics.exposure import exposures, position_weights
+from llmfair.stats.selection import Codes, normalised_kl, normalised_kl_range
+
+WHY: Mapping[str, str] = {
+    "no_one": "no list has an item of the group",
+    "none_selected": "nobody of the group was selected",
+    "reference": "the group is the one that others are held against",
+    "reference_not_selected": "nobody of the group that others are held against was selected",
+    "one_group": "the lists have items of one group alone",
+    "no_scores": "the ranker gives no scores",
+    "no_interval": "no interval is known to cover; what chance gives stands beside it",
+    "attainable": "it is what orders of these lists can come to, and no estimate",
+    "no_relevant": "no item of the list is judged relevant",
+    "unknown_items": "some items have no group, so the range is not known",
+}
+OF_RATES: dict[str, Any] = {"bounds": (0.0, 1.0), "of_all": True, "undefined": WHY, "cite": "6 RCNY 5-301"}
+OF_RATIOS: dict[str, Any] = {
+    **OF_RATES,
+    "bounds": (0.0, math.inf),
+    "scale": "log",
+    "aggregate": "impact-ratio",
+}
+
+
+def _by_group(judged: Judged, got: Got | Undefined) -> Values:
+    return {name: got if isinstance(got, Undefined) else OfGroup(got, name) for name in judged.names}
+
+
+def _together(got: Got | Undefined) -> Values:
+    return got if isinstance(got, Undefined) else OfGroup(got)
+
+
+def _got(judged: Judged, amount: Floats, weights: Floats | None = None) -> Got:
+    attribute = judged.groups.attributes.get(judged.groups.attribute)
+    reference = attribute.reference if attribute is not None and attribute.compared == "reference" else ""
+    return Got(judged.doc_ids, judged.groups_of, amount, judged.grades, reference, weights)
+
+
+def _selected(judged: Judged, cutoff: int) -> Got | Undefined:
+    """In which share of the runs each item was among the first k."""
+    if not judged.rankings:
+        return Undefined("not_ranked")
+    share = np.zeros(len(judged.doc_ids))
+    for order in judged.orders:
+        share[order[:cutoff]] += 1 / len(judged.orders)
+    return _got(judged, share, (np.arange(len(share)) < cutoff).astype(float))
+
+
+def _scored(judged: Judged) -> Got | Undefined:
+    """Each item's score, the mean of the runs that gave it one."""
+    if not judged.rankings:
+        return Undefined("not_ranked")
+    scores: dict[str, list[float]] = {}
+    for ranking in judged.rankings:
+        for doc_id, score in zip(ranking.doc_ids, ranking.scores or (), strict=False):
+            scores.setdefault(doc_id, []).append(score)
+    if not scores:
+        return Undefined("no_scores")
+    return _got(judged, np.array([np.mean(scores.get(doc_id, math.nan)) for doc_id in judged.doc_ids]))
+
+
+def _attention(judged: Judged, cutoff: int | None) -> Got | Undefined:
+    """Each item's exposure over the mean of its list, so that lists of any length speak on one scale."""
+    if not judged.rankings:
+        return Undefined("not_ranked")
+    weights = position_weights(len(judged.doc_ids), cutoff)
+    return _got(judged, exposures(judged, cutoff) / weights.mean(), weights / weights.mean())
+
+
+@measure("SelectionRate", **OF_RATES, cutoff="required", aggregate="selection-rate", label="selection rate")
+def selection_rate(judged: Judged, cutoff: int) -> Values:
+    """A group's items among the first k of all lists together, over its items in them; of several runs the mean."""
+    return _by_group(judged, _selected(judged, cutoff))
+
+
+@measure("ImpactRatio", **OF_RATIOS, cutoff="required", better="higher", label="impact ratio")
+def impact_ratio(judged: Judged, cutoff: int) -> Values:
+    """A group's selection rate over the highest group's, or over that of a fixed reference (`stats.selection`)."""
+    return _by_group(judged, _selected(judged, cutoff))
+
+
+@measure("ImpactRatio(score)", **OF_RATIOS, cutoff="none", better="higher", label="impact ratio of scores")
+def impact_ratio_of_scores(judged: Judged, cutoff: None) -> Values:
+    """The share of a group that scores above the median of all items of all lists, over the highest such share."""
+    return _by_group(judged, _scored(judged))
+
+
+@measure(
+    "ImpactRatio(chance)", **OF_RATES | {"aggregate": "impact-by-chance"}, label="least impact ratio by chance",
+    note="its limits hold 95 % of what chance gives; p: of a least ratio as small as the one found",
+)  # fmt: skip
+def impact_ratio_by_chance(judged: Judged, cutoff: int | None) -> Values:
+    """The least impact ratio when labels are dealt at random, one a person over all lists; of scores without @k."""
+    return _together(_scored(judged) if cutoff is None else _selected(judged, cutoff))
+
+
+@measure(
+    "ImpactRatio(least)", **OF_RATES | {"aggregate": "least-attainable"}, cutoff="required",
+    label="least attainable impact ratio",
+)  # fmt: skip
+def least_impact_ratio(judged: Judged, cutoff: int) -> Values:
+    """The least impact ratio that a group can have in any orders of these lists."""
+    return _by_group(judged, _selected(judged, cutoff))
+
+
+@measure(
+    "ExpRatio(worst)", **OF_RATES | {"aggregate": "worst-exposure", "cite": "Wang et al. 2024, Eq. 1-2"},
+    better="higher", label="worst exposure ratio",
+)  # fmt: skip
+def worst_exposure_ratio(judged: Judged, cutoff: int | None) -> Values:
+    """The least over the greatest mean exposure of groups, over the items of all lists: 1 where all get alike.
+
+    Exposure is that of `ExpRatio`, over the mean of the item's list. p: of so small a ratio when labels are dealt at
+    random, one a person over all lists, within grades.
+    """
+    return _together(_attention(judged, cutoff))
+
+
+@measure(
+    "ExpRatio(chance)", **OF_RATES | {"aggregate": "exposure-by-chance"}, label="worst exposure ratio by chance",
+    note="its limits hold 95 % of what chance gives",
+)  # fmt: skip
+def exposure_ratio_by_chance(judged: Judged, cutoff: int | None) -> Values:
+    """`ExpRatio(worst)` when labels are dealt at random, one a person over all lists, within grades."""
+    return _together(_attention(judged, cutoff))
+
+
+@measure(
+    "ExpRatio(least)", **OF_RATES | {"aggregate": "least-attainable"}, label="least attainable exposure ratio"
+)
+def least_exposure_ratio(judged: Judged, cutoff: int | None) -> Values:
+    """The least `ExpRatio(worst)` that any orders of these lists have."""
+    return _together(_attention(judged, cutoff))
+
+
+def _codes(judged: Judged) -> Codes:
+    """The group of every candidate by its place in `names`, -1 for none; shape (n,)."""
+    codes = np.full(len(judged.doc_ids), -1)
+    for code, members in enumerate(judged.groups_of.values()):
+        codes[members] = code
+    return codes
+
+
+def _target(judged: Judged, target: str) -> tuple[Codes, Floats] | Undefined:
+    """Codes of all candidates, and the share that each group should have; shape (groups,)."""
+    codes = _codes(judged)
+    of = codes[judged.grades > 0] if target == "relevant" else codes
+    counts = np.bincount(of[of >= 0], minlength=len(judged.names)).astype(float)
+    if target == "uniform":
+        counts[:] = 1
+    if not judged.rankings or not counts.any() or not (codes >= 0).any():
+        return Undefined("no_target" if judged.rankings else "not_ranked")
+    return codes, counts / counts.sum()
+
+
+OF_NDKL: dict[str, Any] = {
+    "params": {"target": ("list", "uniform")}, "bounds": (0.0, math.inf), "note": "target {target}",
+    "undefined": WHY, "cite": "Geyik et al. 2019, Eq. 4",
+}  # fmt: skip
+
+
+@measure("NDKL", **OF_NDKL, better="lower", label="normalised discounted divergence")
+def ndkl(judged: Judged, cutoff: int | None, target: str) -> Values:
+    """How far the shares of the first i are from the target, over i = 1..k, early ranks counting most; 0 is best.
+
+    KL(shares ‖ target) in nats, each weighted by 1/log2(i + 1), over the sum of weights. `target=list`: the shares of
+    the whole list. Ranks before the first item with a group are left out; runs are averaged.
+    """
+    aimed = _target(judged, target)
+    if isinstance(aimed, Undefined):
+        return aimed
+    runs = [normalised_kl(aimed[0][order], aimed[1], cutoff) for order in judged.orders]
+    defined = [value for value in runs if value is not None]
+    return float(np.mean(defined)) if defined else Undefined("no_known_group")
+
+
+def _attainable(judged: Judged, cutoff: int | None, target: str, end: int) -> Values:
+    aimed = _target(judged, target)
+    if isinstance(aimed, Undefined):
+        return aimed
+    codes, shares = aimed
+    if (codes < 0).any():
+        return Undefined("unknown_items")
+    return normalised_kl_range(np.bincount(codes, minlength=len(shares)), shares, cutoff)[end]
+
+
+@measure("NDKL(least)", **OF_NDKL, label="least attainable divergence")
+def least_ndkl(judged: Judged, cutoff: int | None, target: str) -> Values:
+    """The least NDKL of any order of the list."""
+    return _attainable(judged, cutoff, target, 0)
+
+
+@measure("NDKL(greatest)", **OF_NDKL, label="greatest attainable divergence")
+def greatest_ndkl(judged: Judged, cutoff: int | None, target: str) -> Values:
+    """The greatest NDKL of any order of the list."""
+    return _attainable(judged, cutoff, target, 1)
+
+
+PATIENCE = 0.99
+"""What is left of the utility of iRBU for every rank further down."""
+
+
+@measure(
+    "GFR", bounds=(0.0, 1.0), better="higher", label="group fairness and relevance", undefined=WHY,
+    params={
+        "user": ("ERR", "iRBU"), "target": ("list", "relevant", "uniform"), "relevance": number(0.5, 0, 1),
+        "highest": whole(None, 1000),
+    },
+    note="user {user}, target {target}, relevance weighs {relevance:g}", cite="Sakai et al. 2023, Eq. 1-8",
+)  # fmt: skip
+def group_fairness_relevance(
+    judged: Judged, cutoff: int | None, user: str, target: str, relevance: float, highest: int | None
+) -> Values:
+    """Σ_k Decay(k) (w Utility(k) + (1 − w) Similarity(k)), in [0, 1]: a user who stops at rank k saw k items.
+
+    Decay(k) = p_k Π_{j<k} (1 − p_j), p = (2^g − 1)/2^h of an item of grade g, h the highest grade; Utility(k) is 1/k of
+    ERR or .99^k of iRBU; Similarity(k) = 1 − JSD, to base 2, of the groups' shares of the first k and the target, 0
+    before the first item with a group. w is `relevance`: 0 leaves group fairness alone. `highest`: h, where it is not
+    the highest grade of the query. `no_relevant`: no item judged above 0; runs are averaged.
+    """
+    aimed, grades = _target(judged, target), judged.grades
+    if isinstance(aimed, Undefined):
+        return aimed
+    if not (grades > 0).any():
+        return Undefined("no_relevant")
+    codes, shares = aimed
+    most = highest or max(judged.candidates.relevance.values())
+    stop = (2.0 ** np.clip(grades, 0, most) - 1) / 2.0**most
+    ranks = np.arange(1, len(codes) + 1)
+    utility = 1 / ranks if user == "ERR" else PATIENCE**ranks
+    values = []
+    for order in judged.orders:
+        decay = stop[order] * np.concatenate([[1.0], np.cumprod(1 - stop[order])[:-1]])
+        held = np.cumsum(codes[order, None] == np.arange(len(shares)), axis=0)
+        alike = [1 - jensen_shannon(n / n.sum(), shares) / math.log(2) if n.any() else 0.0 for n in held]
+        seen = decay * (relevance * utility + (1 - relevance) * np.array(alike))
+        values.append(seen[:cutoff].sum())
+    return float(np.mean(values))
