@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # What a file may import beside what its room may: pages of commands that are no audit know those.
 BESIDE: dict[str, set[str]] = {
     "datasets/tables.py": {"retrieval.bm25"},
+    "report/summaries.py": {"audits.listwise.score", "audits.scoring"},
     "report/compare.py": {"audits.comparing", "audits.documents", "audits.runs.exhibits", "audits.scoring"},
 }
 LAZY = {

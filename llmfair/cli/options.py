@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
+from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
@@ -25,10 +26,18 @@ from llmfair.cli.help import PANELS, AdvancedPanel
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.io import files, secrets
 from llmfair.settings import named, value_of
-from llmfair.settings.commands import FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
+from llmfair.settings.commands import (
+    ABOUT_AUDITS,
+    FinetuneSettings,
+    MitigateSettings,
+    RerankSettings,
+    ScoreSettings,
+)
 from llmfair.settings.declaration import CommandSettings, Limits, default_of, flag_of, hints_of
 
 CONFIG_NAME = "llmfair.toml"
+AUDIT = "audit"
+"""The table of such a file that is of no command: what only people know of an audit."""
 FILE, VARIABLE, FLAG = 1, 2, 3
 """Where a value comes from; 0 is its default."""
 
@@ -288,6 +297,13 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
 
 _SELDOM = AdvancedPanel("Output")
 RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
+Config = Annotated[
+    Path | None,
+    flag(
+        "Configuration file; the nearest llmfair.toml upwards.", "--config", panel=_SELDOM, is_eager=True,
+        callback=_configure,
+    ),
+]  # fmt: skip
 
 
 def _common(hint: Any, default: Any, panel: str, meaning: str, *names: str, **more: Any) -> tuple[Any, Any]:
@@ -308,10 +324,7 @@ COMMON: Mapping[str, tuple[Any, Any]] = {
         bool, False, _SELDOM, "Let others read what is written, as your umask says; else it is yours alone.",
         "--shared", callback=_share,
     ),
-    "config": _common(
-        Path | None, None, _SELDOM, "Configuration file; the nearest llmfair.toml upwards.", "--config",
-        is_eager=True, callback=_configure,
-    ),
+    "config": (Config, None),
 }  # fmt: skip
 """The flags of every command that has settings, with their defaults."""
 
@@ -385,12 +398,9 @@ def read_config(
     `commands` gives the settings of each command, with their types. Raises UsageError naming file, key and the nearest
     name; keys that look like secrets are refused, since those come from the environment only.
     """
-    try:
-        table = files.toml_of(files.decoded(content).removeprefix("\ufeff"))
-    except ValueError as error:
-        raise UsageError(
-            f"{path}: not valid TOML: {error}", "mend it, or name another with --config"
-        ) from None
+    table = _toml(path, content)
+    if isinstance(table.get(AUDIT), dict):
+        _settings(path, f"{AUDIT}.", table.pop(AUDIT), dict.fromkeys(ABOUT_AUDITS, str))
     on_top = {key: value for key, value in table.items() if not isinstance(value, dict)}
     for key in table.keys() - on_top.keys() - commands.keys():
         raise UsageError(
@@ -403,6 +413,26 @@ def read_config(
         command: {key: value for key, value in shared.items() if key in hints}
         | _settings(path, f"{command}.", table.get(command, {}), hints)
         for command, hints in commands.items()
+    }
+
+
+def _toml(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        return files.toml_of(files.decoded(content).removeprefix("\ufeff"))
+    except ValueError as error:
+        raise UsageError(
+            f"{path}: not valid TOML: {error}", "mend it, or name another with --config"
+        ) from None
+
+
+def about_audits(config: Path | None) -> dict[str, str]:
+    """What `[audit]` of a configuration file says, by key. Raises UsageError."""
+    if config is None:
+        return {}
+    table = _toml(config, files.content(config, files.MOST_BY_HAND)).get(AUDIT, {})
+    return {
+        key: value_of(str(value) if isinstance(value, date) else value, str, f"{config}: {AUDIT}.{key}")
+        for key, value in table.items()
     }
 
 

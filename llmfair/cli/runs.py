@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,12 +13,13 @@ import typer
 
 from llmfair import terminal
 from llmfair.cli.audits import cost_text, open_page
-from llmfair.cli.options import RunsDir, View, command, flag, group, run_argument
+from llmfair.cli.options import Config, RunsDir, View, about_audits, command, flag, group, run_argument
 from llmfair.errors import UsageError
 from llmfair.io.text import count, visible
 from llmfair.settings.commands import EVIDENCE
 
 if TYPE_CHECKING:
+    from llmfair.report.page import Source
     from llmfair.rundir import RunDir
 
 
@@ -30,9 +31,22 @@ Run = Annotated[str, run_argument("RUN", "Run folder, or the beginning of its na
 ABOUT_FILE = "The file; report.html in the run folder, of several runs in this folder."
 FileFlag = flag(ABOUT_FILE, "--output", "-o", named="report_file")
 PageFormat = flag(
-    "html: the page; on stdout md, latex: its tables; csv: all figures, one a line; card: a section for a model card.",
+    "html: the page; on stdout md, latex: its tables; csv: all figures, one a line; card: a section for a model card; "
+    "ll144: the summary of New York City's law on hiring; profile: a bias profile by scenario.",
     "--format",
     named="report_format",
+)
+About = flag(
+    "Of ll144, attributes of groups.tsv, comma-separated (default: all); every two are also taken together.",
+    "--attribute",
+    "-a",
+    named="report_attribute",
+)
+At = flag(
+    "Of ll144, how many of each list are selected (default: who scores above the median, or the cutoff of measures).",
+    "--at",
+    named="report_at",
+    min=1,
 )
 Measures = flag(
     "Measures, comma-separated (default: those of both runs that have a better direction).", "--measures"
@@ -55,7 +69,7 @@ FailOn = flag(
     "llmfair report listwise-sample --open",
     "llmfair report runs/one runs/two runs/three -o models.html --figures pdf",
     panel="Read",
-    shared=("shared", "config"),
+    shared=("shared",),
 )
 def report(
     runs: Runs,
@@ -66,9 +80,12 @@ def report(
         int, flag("Answers shown with their prompts.", "--evidence", min=0, max=100_000)
     ] = EVIDENCE,
     # nor `format`, what their tables are printed as
-    shape: Annotated[Literal["html", "md", "latex", "csv", "card"], PageFormat] = "html",
+    shape: Annotated[Literal["html", "md", "latex", "csv", "card", "ll144", "profile"], PageFormat] = "html",
+    about: Annotated[str | None, About] = None,
+    at: Annotated[int | None, At] = None,
     open_it: Annotated[bool, flag("Open it in the browser.", "--open")] = False,
     runs_dir: RunsDir = Path("runs"),
+    config: Config = None,
 ) -> View:
     """The report of one run, or of several side by side, in one self-contained HTML file.
 
@@ -82,23 +99,57 @@ def report(
 
     formats = formats_of(figures or "")
     sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
+    if shape in ("ll144", "profile"):
+        return _summary(shape, sources, file, about, at, config)
     page = page_of(sources, evidence)
     if shape != "html":
         texts = {"md": tables_markdown, "latex": tables_latex, "card": model_card}
         print(figures_csv(sources) if shape == "csv" else texts[shape](page), end="")
         raise typer.Exit
     path = file or (sources[0].run.path / REPORT if len(sources) == 1 else Path(REPORT).resolve())
-    try:
+    with _writing(path):
         write_page(path, page, formats)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output"
-        ) from None
     for line in () if terminal.output.as_json else page.missing:
         terminal.say(f"Not complete: {line}")
     if open_it:
         open_page(path)
     return View({"status": "complete", "report": str(path), "missing": page.missing}, str(path))
+
+
+def _summary(
+    shape: str,
+    sources: Sequence[Source],
+    file: Path | None,
+    about: str | None,
+    at: int | None,
+    config: Path | None,
+) -> View:
+    """A summary on stdout in Markdown, or in a file in the form that its ending names."""
+    from llmfair.io.files import write_whole
+    from llmfair.report.summaries import FORMS, as_markdown, summary_of
+
+    if len(sources) > 1:
+        raise UsageError(f"--format {shape} is of one run.", "one command for each run")
+    if file is not None and file.suffix not in FORMS:
+        raise UsageError(f"--output {file} has no form.", f"its ending says which: {', '.join(FORMS)}")
+    summary = summary_of(shape, sources[0], about_audits(config), about, at)
+    if file is None:
+        print(as_markdown(summary), end="")
+        raise typer.Exit
+    with _writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, [FORMS[file.suffix](summary)])
+    return View({"status": "complete", "report": str(file), "missing": []}, str(file))
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output"
+        ) from None
 
 
 @command(

@@ -40,6 +40,16 @@ from llmfair.settings.declaration import (
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
 EVIDENCE = 20
 """Answers that a report shows."""
+ABOUT_AUDITS: Mapping[str, str] = {
+    "purpose": "what the audited system decides",
+    "responsible": "who answers for it",
+    "hazard": "what harm a disparity does",
+    "review_after": "when, or after what, it is audited anew",
+    "data_source": "where the data come from, and how they were obtained",
+    "data_dates": "from when to when they are",
+    "distribution_date": "since when the system is in use",
+}
+"""What only people know of an audit, which `[audit]` of llmfair.toml says for summaries."""
 ENGINES = Form(("local", "ray").index, "local or ray")
 
 

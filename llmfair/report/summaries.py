@@ -1,0 +1,504 @@
+"""Summaries that a law or a standard asks for, of one audit's run folder: nothing is asked, nothing is legal advice.
+
+`ll144`: the summary of results of a bias audit that 6 RCNY 5-303 has published (New York City Local Law 144 of 2021).
+`profile`: a bias profile by scenario, as the draft of prEN 18283 has it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from itertools import combinations
+from math import erfc, sqrt
+from statistics import median
+from typing import Any
+
+from llmfair.audits.kind import kind_of
+from llmfair.audits.listwise.score import read_lists
+from llmfair.audits.scoring import SCORES, own_scores
+from llmfair.errors import UsageError, did_you_mean
+from llmfair.io.files import read_document, sha256
+from llmfair.io.text import count, in_lines, in_markdown, listed, p_text
+from llmfair.io.trec import UNKNOWN, read_groups
+from llmfair.metrics.base import plain_name
+from llmfair.nouns import BETWEEN, CROSSED, Conclusion
+from llmfair.report.page import SIMULATED, Source
+from llmfair.report.phrases import cell, conclusion_text, percent
+from llmfair.report.table import Column, Table, html_of, markdown
+from llmfair.results import Figure
+from llmfair.rundir import MITIGATION, RunDir, csv_text
+
+FIRST = 20
+LEAST = 50
+"""A category with less than one in so many, 2 %, may be left out of impact ratios: 6 RCNY 5-301 (d)."""
+MOST_ATTRIBUTES = 3
+NOBODY_KNOWS = "unknown"
+ODDS = "PreferenceOdds"
+CHECKED = ("journal.jsonl", "candidates.jsonl", "groups.tsv", "qrels.txt", SCORES, "results.json")
+"""Files of a run that `llmfair runs check` makes again, but for the rankings, and the journal that it makes them of."""
+LL144 = (
+    "What 6 RCNY 5-300 to 5-304 (New York City Local Law 144) asks to be published of a bias audit, "
+    "computed from this run.",
+    "It is no legal advice, and no bias audit by itself: the law has an independent auditor make one.",
+)
+PROFILE = (
+    "A bias profile by scenario: who is at risk of what, how that was measured, what is accepted, what is done.",
+    "It follows the headings of a draft, prEN 18283; it is no legal advice, and no proof that a standard is met.",
+)
+NOTES = (
+    "The law sets no threshold for impact ratios.",
+    "Intervals take lists and people for units: people recur over lists, and compete in them.",
+    "Odds at equal relevance compare people who are alike in relevance; an impact ratio compares whoever applied.",
+    "Four fifths is a rule of federal agencies, 29 CFR 1607.4 (D); the local law has no such line.",
+    "The two-proportion and the exact test take people for independent, though they recur over lists and compete "
+    "in them; the test by list and person does not.",
+)
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ summary.title }}</title>
+<style>
+:root{color-scheme:light dark}
+body{max-width:70rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 system-ui,sans-serif}
+table{border-collapse:collapse;margin-top:2rem}
+caption{text-align:left;font-weight:600}
+th,td{padding:.3rem .6rem;border:1px solid #8888;text-align:left;vertical-align:top;overflow-wrap:anywhere}
+</style>
+</head>
+<body>
+<h1>{{ summary.title }}</h1>
+{% for sentence in summary.says %}<p>{{ sentence }}</p>
+{% endfor %}{% for table in tables %}{{ table }}
+{% endfor %}<ul>
+{% for note in summary.notes %}<li>{{ note }}</li>
+{% endfor %}</ul>
+</body>
+</html>
+"""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A title, what has to be known first, tables, and notes on all of them; `lines` are those of a CSV file, the first
+    its header."""
+
+    title: str
+    says: Sequence[str]
+    tables: Sequence[Table]
+    lines: Sequence[Sequence[Any]]
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Everybody in every list that was ranked, one place in one list each; `chosen`: selected, or scored above.
+
+    `rate` is what the share of chosen ones is called, `says` in a sentence who is chosen.
+    """
+
+    condition: str
+    lists: Sequence[str]
+    people: Sequence[str]
+    chosen: Sequence[bool]
+    rate: str
+    says: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Category:
+    """A category of an attribute, as a line of the CSV file has it; `reason`: why there is no ratio."""
+
+    attribute: str
+    category: str
+    people: int
+    applications: int
+    share: float
+    selected: int
+    rate: float | None = None
+    impact_ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    against: str = ""
+    odds: float | None = None
+    odds_low: float | None = None
+    odds_high: float | None = None
+    below_four_fifths: bool | None = None
+    p_two_proportion: float | None = None
+    p_exact: float | None = None
+    p_by_list: float | None = None
+    reason: str = ""
+
+
+def summary_of(
+    shape: str, source: Source, about: Mapping[str, str], attributes: str | None = None, at: int | None = None
+) -> Summary:
+    """The `ll144` summary or the bias `profile` of an audit; `about`: what only people know of it, by key.
+
+    `attributes`: those of a summary, with commas between; `at`: how many of each list are selected. Raises UsageError.
+    """
+    if not source.is_audit or source.manifest is None:
+        raise UsageError(
+            f"{source.name} has no results of an audit.", "name the run folder of one: llmfair runs list"
+        )
+    return profile(source, about) if shape == "profile" else ll144(source, about, attributes, at)
+
+
+# As Markdown, CSV and a page
+
+
+def as_markdown(summary: Summary) -> str:
+    """The summary with its tables in GitHub's Markdown."""
+    says = [f"{in_markdown(sentence)}\n" for sentence in summary.says]
+    tables = (markdown(replace(table, title=f"## {table.title}")) for table in summary.tables)
+    notes = (f"- {in_markdown(note)}\n" for note in summary.notes)
+    return "\n".join([f"# {in_markdown(summary.title)}\n", *says, *tables, ""]) + "".join(notes)
+
+
+def as_csv(summary: Summary) -> str:
+    """Its lines alone."""
+    header, *lines = summary.lines
+    return csv_text(header, lines)
+
+
+def as_page(summary: Summary) -> str:
+    """The summary as one HTML document without scripts."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(PAGE)
+    tables = [Markup(html_of(table)) for table in summary.tables]  # which escapes every text
+    return in_lines(template.render(summary=summary, tables=tables))
+
+
+FORMS: Mapping[str, Callable[[Summary], str]] = {".md": as_markdown, ".csv": as_csv, ".html": as_page}
+"""By the ending of the file."""
+
+
+# Both: what people say of an audit, and by what its files are known again
+
+
+def told(about: Mapping[str, str], key: str) -> str:
+    """What people say of the audit, or that they do not say it."""
+    return about.get(key) or f"MISSING: {key} in [audit] of llmfair.toml"
+
+
+def facts_of(source: Source, about: Mapping[str, str], rows: Sequence[tuple[str, str]]) -> Table:
+    """What was audited, when, by which files; `rows` are those of the summary itself."""
+    results, manifest = source.results, source.manifest
+    assert manifest is not None
+    days = [str(day)[:10] for of in manifest.invocations for day in (of.started, of.ended) if day]
+    known = [
+        ("system", results.named_model),
+        ("what it decides", told(about, "purpose")),
+        ("responsible", told(about, "responsible")),
+        ("data", f"{results.dataset}, {count(results.design.queries, 'list')}"),
+        ("source of the data", told(about, "data_source")),
+        ("dates of the data", told(about, "data_dates")),
+        ("date of the audit (UTC)", " to ".join(dict.fromkeys((min(days), max(days))))),
+        *rows,
+        *((f"{name}, SHA-256", manifest.settings.get(f"{name}_sha256")) for name in ("lists", "prompt")),
+    ]
+    folder = source.run.path
+    ranked = [f"rankings/{name}.run" for name in results.design.conditions]
+    known += [
+        (f"{name}, SHA-256", sha256(folder / name))
+        for name in (*CHECKED, *ranked)
+        if (folder / name).is_file()
+    ]
+    known.append(("checked by", f"llmfair runs check {source.name}"))
+    notes = (SIMULATED,) * manifest.simulated + (*results.warnings,)
+    notes += ("The run is incomplete: figures are of the lists that were ranked.",) * (
+        manifest.status != "complete"
+    )
+    return Table(
+        "What was audited", ("", ""), tuple((name, str(text)) for name, text in known if text), notes
+    )
+
+
+# The summary of results of a bias audit
+
+
+def ll144(source: Source, about: Mapping[str, str], attributes: str | None, at: int | None) -> Summary:
+    """Selection or scoring rates and impact ratios by attribute and by every two together. Raises UsageError."""
+    run, results = source.run, source.results
+    sample = sample_of(run, results.measures, at)
+    groups = dict[str, dict[str, list[str]]]()
+    for _, doc_id, attribute, group in read_groups(run.path / "groups.tsv", None):
+        groups.setdefault(doc_id, {}).setdefault(attribute, []).append(group)
+    odds = odds_of(source, sample.condition)
+    tables, lines = list[Table](), list[Category]()
+    for parts in combined(attributes, sorted({name for of in groups.values() for name in of})):
+        labels = [category_of(groups.get(doc_id, {}), parts) for doc_id in sample.people]
+        name = CROSSED.join(parts)
+        rows = compared(name, labels, sample, odds if name == results.attribute else {})
+        tables += tables_of(rows, sample, results.level)
+        lines += rows
+    facts = facts_of(source, about, [
+        ("distribution date of the tool", told(about, "distribution_date")),
+        ("people", f"{len({*sample.people}):,}"),
+        ("applications", f"{len(sample.people):,}, a person counts once in every list"),
+        (sample.rate, sample.says),
+        ("prompt", sample.condition),
+    ])  # fmt: skip
+    header = ("run", "measure", *(item.name for item in fields(Category)), *DATED)
+    ends = [about.get(key, "") for key in DATED]
+    csv = [(source.name, sample.rate, *astuple(line), *ends) for line in lines]
+    title = f"Summary of results of a bias audit: {results.short_name}"
+    return Summary(title, LL144, [facts, *tables], [header, *csv], NOTES)
+
+
+DATED = ("data_source", "data_dates", "distribution_date")
+
+
+def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
+    """Everybody in the lists that were ranked, under the neutral prompt where there is one; of several initial orders
+    the first. Raises UsageError.
+
+    Without `at` those are chosen who score above the median of all, or, of a ranker without scores, who are among the
+    first of their list: as many as the run's measures look at.
+    """
+    lists, ranked = read_lists(run.path)
+    condition = "neutral" if "neutral" in ranked else next(iter(ranked), "")
+    rankings = ranked.get(condition, {})
+    if not rankings:
+        raise UsageError(
+            f"{run.path} has no ranked lists.", "name the run of an audit of lists: llmfair listwise"
+        )
+    scored, scores = own_scores(run.path), dict[tuple[str, str], float]()
+    for query_id, (_, _, doc_ids) in rankings.items():
+        values = scored.get((query_id, tuple(doc_ids)), ())
+        scores |= {(query_id, doc_id): value for doc_id, value in zip(doc_ids, values, strict=False)}
+    places = [(query_id, doc_id) for query_id in sorted(rankings) for doc_id in lists[query_id].doc_ids]
+    if at is None and all(place in scores for place in places):
+        middle = median(scores[place] for place in places)
+        chosen = [scores[place] > middle for place in places]
+        rate, says = "scoring rate", f"share of a category with a score above {middle:.4g}, the median of all"
+    else:
+        k = at or cutoff(measures)
+        if all(len(lists[query_id].doc_ids) <= k for query_id in rankings):
+            raise UsageError(
+                f"no list has more than {k}, so everybody would be selected.", "--at N selects fewer"
+            )
+        first = {(query_id, doc_id) for query_id, of in rankings.items() for doc_id in of[2][:k]}
+        chosen = [place in first for place in places]
+        rate, says = f"selection rate at {k}", f"share of a category among the first {k} of a list"
+    queries, people = zip(*places, strict=True)
+    return Sample(condition, queries, people, chosen, rate, says)
+
+
+def cutoff(measures: Sequence[str]) -> int:
+    """How many of each list the run's measures look at: those of selection, else precision, else 20."""
+    for name in ("ImpactRatio", "SelectionRate", "P"):
+        for measure in measures:
+            if found := re.match(rf"{name}@(\d+)", measure):
+                return int(found[1])
+    return FIRST
+
+
+def combined(wanted: str | None, known: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Each attribute, then every two together; `sex*race` alone is the combination alone. Raises UsageError."""
+    names = [name.strip() for name in wanted.split(",")] if wanted else [*known]
+    for part in (part for name in names for part in name.split(CROSSED)):
+        if part not in known:
+            there = f"groups.tsv has {', '.join(known) or 'none'}.{did_you_mean(part, known)}"
+            raise UsageError(f"no attribute '{part}'.", there)
+    if len(names) > MOST_ATTRIBUTES:
+        raise UsageError(
+            f"{len(names)} attributes are too many for a summary.", f"say which: -a {','.join(known[:2])}"
+        )
+    alone = [(name,) for name in names if CROSSED not in name]
+    yield from alone
+    yield from (tuple(name.split(CROSSED)) for name in names if CROSSED in name)
+    if len(alone) == len(names):
+        yield from combinations(names, 2)
+
+
+def category_of(groups: Mapping[str, Sequence[str]], parts: Sequence[str]) -> str | None:
+    """The category that these groups of a person make; None where a part is not known, or is in several."""
+    found = [groups.get(part, ()) for part in parts]
+    if any(len(of) != 1 or of[0].casefold() in (NOBODY_KNOWS, UNKNOWN.casefold()) for of in found):
+        return None
+    return CROSSED.join(of[0] for of in found)
+
+
+def odds_of(source: Source, condition: str) -> dict[tuple[str, str], Figure]:
+    """The run's odds at equal relevance, by the category that is favoured above 1 and the other, either way round."""
+    attribute = source.manifest.settings.get("attribute") if source.manifest else None
+    sides = attribute if isinstance(attribute, dict) else {}
+    # of a side with one group the group: categories are called by these, prompts by words
+    names = {
+        word: sides[side][0] for side, word in sides.get("words", {}).items() if len(sides.get(side, ())) == 1
+    }
+    found = dict[tuple[str, str], Figure]()
+    for row in source.results.of_all():
+        if (row.measure, row.condition, row.stratum, row.group) == (ODDS, condition, "all", "") and row.value:
+            first, _, second = row.contrast.partition(BETWEEN)
+            pair = names.get(first, first), names.get(second, second)
+            found[pair] = row
+            value, low, high = (None if end is None else 1 / end for end in (row.value, row.high, row.low))
+            found[pair[::-1]] = Figure(value, low, high, row.n, None, None, None, None)
+    return found
+
+
+def compared(
+    attribute: str, labels: Sequence[str | None], sample: Sample, odds: Mapping[tuple[str, str], Figure]
+) -> list[Category]:
+    """The categories of an attribute, each against the one with the highest rate; those who are in none come last.
+
+    Who is in a category of less than 2 % of the applications has a rate and no ratio, and sets no highest rate.
+    """
+    all_of, chosen = (
+        Counter(labels),
+        Counter(label for label, of in zip(labels, sample.chosen, strict=True) if of),
+    )
+    people = Counter(label for label, _ in {*zip(labels, sample.people, strict=True)})
+    kept = [label for label in all_of if label is not None and LEAST * all_of[label] >= len(labels)]
+    top = max(sorted(kept), key=lambda label: (chosen[label] / all_of[label], all_of[label]), default="")
+    found = []
+    for label in sorted(all_of, key=lambda label: (label is None, label)):
+        n, selected = all_of[label], chosen[label]
+        of = Category(
+            attribute=attribute, category=label or NOBODY_KNOWS, people=people[label], applications=n,
+            share=n / len(labels), selected=selected,
+        )  # fmt: skip
+        if label is None:
+            found.append(replace(of, reason="category not known, or several: in no rate"))
+            continue
+        of = replace(of, rate=selected / n)
+        if label not in kept:
+            found.append(replace(of, reason="under 2 % of the applications: no ratio, 6 RCNY 5-301 (d)"))
+            continue
+        of = replace(of, against=top)
+        if not chosen[top]:
+            of = replace(of, reason="nobody of any category is selected: no ratio")
+        elif not selected:
+            of = replace(of, reason="nobody of the category is selected: no ratio")
+        else:
+            of = replace(of, impact_ratio=selected * all_of[top] / (n * chosen[top]))
+        if label != top and chosen[top]:
+            z, exact = independent(selected, n, chosen[top], all_of[top])
+            below = 5 * selected * all_of[top] < 4 * chosen[top] * n
+            of = replace(of, below_four_fifths=below, p_two_proportion=z, p_exact=exact)
+            if (figure := odds.get((label, top))) is not None:
+                of = replace(of, odds=figure.value, odds_low=figure.low, odds_high=figure.high)
+        found.append(of)
+    return found
+
+
+def independent(selected: int, n: int, most: int, of: int) -> tuple[float, float]:
+    """Two-sided p of equal rates `selected`/`n` and `most`/`of`: the pooled two-proportion test's, Fisher's exact."""
+    from scipy.stats import fisher_exact
+
+    share = (selected + most) / (n + of)
+    sd = sqrt(share * (1 - share) * (1 / n + 1 / of))
+    p = erfc(abs(selected / n - most / of) / sd / sqrt(2)) if sd else 1.0
+    return p, float(fisher_exact([[selected, n - selected], [most, of - most]])[1])
+
+
+def tables_of(rows: Sequence[Category], sample: Sample, level: float) -> Iterator[Table]:
+    """Rates and ratios of an attribute, then the four-fifths rule."""
+    several = any(of.people < of.applications for of in rows)
+
+    def ratio(of: Category) -> str:
+        return "" if of.impact_ratio is None else interval(of.impact_ratio, of.low, of.high)
+
+    columns: list[Column[Category]] = [
+        ("category", lambda of: of.category),
+        ("people", lambda of: of.people),
+        ("applications", lambda of: of.applications if several else None),
+        ("share", lambda of: percent(of.share)),
+        ("chosen", lambda of: of.selected),
+        (sample.rate, lambda of: "" if of.rate is None else percent(of.rate)),
+        (f"impact ratio [{100 * level:g} %]", ratio),
+        (
+            "odds at equal relevance",
+            lambda of: "" if of.odds is None else interval(of.odds, of.odds_low, of.odds_high),
+        ),
+        ("remark", lambda of: of.reason or ("the highest rate" if of.category == of.against else "")),
+    ]
+    (attribute,) = {of.attribute for of in rows}
+    yield Table.of(f"{attribute}: {sample.rate}, impact ratio", columns, rows)
+    against = [of for of in rows if of.below_four_fifths is not None]
+    columns = [
+        ("category", lambda of: of.category),
+        ("against", lambda of: of.against),
+        ("impact ratio", ratio),
+        ("below four fifths", lambda of: "yes" if of.below_four_fifths else "no"),
+        ("two-proportion p", lambda of: p_text(of.p_two_proportion or 0)),
+        ("exact p", lambda of: p_text(of.p_exact or 0)),
+    ]
+    if against:
+        yield Table.of(f"{attribute}: four fifths", columns, against)
+
+
+def interval(value: float, low: float | None, high: float | None) -> str:
+    return cell(Figure(value, low, high, None, None, None, None, None))
+
+
+# The bias profile
+
+
+@dataclass(frozen=True)
+class Remedy:
+    title: str
+    available: bool
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """results.json of `llmfair mitigate`, as far as it says what was held against a run; the run itself comes first."""
+
+    remedies: Sequence[Remedy]
+
+
+def profile(source: Source, about: Mapping[str, str]) -> Summary:
+    """One scenario a finding: a condition, and of several groups two that are compared. Raises UsageError."""
+    results = source.results
+    if not results.words.protected and not results.design.contrasts:
+        raise UsageError(
+            f"{source.name} compares no groups, so none is at risk.", "name an audit of lists or pairs"
+        )
+    kind, cells, (low, high) = kind_of(results.task), results.by_key(), results.band
+    words = kind.words
+    mitigated = mitigation_of(source.run)
+    rows = []
+    for key in results.design.keys:
+        if (finding := results.findings.get(key)) is None or key.condition in kind.measure.aside:
+            continue
+        figure, measure = cells.get((finding.spoken_of, key)), finding.spoken_of
+        pair = (
+            key.contrast.split(BETWEEN)
+            if key.contrast
+            else [results.words.protected, results.words.unprotected]
+        )
+        if finding.conclusion == Conclusion.OUTSIDE and figure is not None and figure.value is not None:
+            pair = pair[:1] if figure.value < 1 else pair[1:]
+        found = f"{results.labels.get(measure, plain_name(measure))} {cell(figure, results.band)}"
+        rows.append({
+            "scenario": f"{results.dataset}, {words.condition} {words.titles.get(key, key)}",
+            "group at risk": " or ".join(pair),
+            "hazard": told(about, "hazard"),
+            "measurement": f"{found}; {conclusion_text(finding)}",
+            "acceptability threshold": f"odds from {low:g} to {high:g}",
+            "mitigation": mitigated,
+            "review trigger": told(about, "review_after"),
+        })  # fmt: skip
+    table = Table.of_texts(f"{results.attribute}: scenarios", rows)
+    facts = facts_of(source, about, [])
+    return Summary(
+        f"Bias profile: {results.short_name}", PROFILE, [table, facts], [table.header, *table.rows]
+    )
+
+
+def mitigation_of(run: RunDir) -> str:
+    """The remedies that were held against a run, or that none was."""
+    path = run.path / MITIGATION / "results.json"
+    if not path.is_file():
+        return f"MISSING: none tried (llmfair mitigate {run.path.name})"
+    titles = [remedy.title for remedy in read_document(path, Remedies).remedies[1:] if remedy.available]
+    return f"tried: {listed(titles)}" if titles else "none could be tried"
