@@ -373,7 +373,8 @@ class Probe:
     """One question put to a ranker: a query's candidates in an initial order, under a prompt variant.
 
     `condition` names what is compared (a variant, or `repeat`: neutral asked again); `order` and `repeat` count
-    initial orders and repeats within it, `draw` keeps equal chats of different repeats apart.
+    initial orders and repeats within it, `draw` keeps equal chats of different repeats apart. `contrast`: the groups of
+    the items of a pair, of an attribute that has several contrasts.
     """
 
     probe_id: str
@@ -383,6 +384,7 @@ class Probe:
     order: int = 0
     repeat: int = 0
     draw: int = 0
+    contrast: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,7 +580,8 @@ pair_answer = lru_cache(maxsize=64)(PairAnswer)
 class PairVerdict:
     """Both answers on one pair of documents: `first` with the protected item shown first, `second` with it second.
 
-    `number` is the pair's place in its query's schedule; `draw` counts the times it was asked.
+    `number` is the pair's place in its query's schedule; `draw` counts the times it was asked. `contrast`: the groups
+    that are compared, of several; the first of them is then the protected one.
     """
 
     query_id: str
@@ -589,6 +592,11 @@ class PairVerdict:
     unprotected: str
     first: PairAnswer
     second: PairAnswer
+    contrast: str = ""
+
+    @property
+    def key(self) -> Key:
+        return Key(PAIRS, self.stratum, self.contrast)
 
     @property
     def answers(self) -> tuple[PairAnswer, PairAnswer]:

@@ -133,7 +133,8 @@ class PairProbes:
     """What is asked of one query and stratum, by pair and draw: a million probes, each made when its turn comes.
 
     `pairs`: the number in the schedule of each pair, and where its protected and its unprotected item stand in the
-    list; shape (pairs, 3). All are asked `repeats` times, the first `twice` at least twice.
+    list; shape (pairs, 3). All are asked `repeats` times, the first `twice` at least twice. `contrast`: of which groups
+    they are, where several are compared.
     """
 
     candidates: Candidates
@@ -141,22 +142,25 @@ class PairProbes:
     pairs: NDArray[np.int32]
     repeats: int
     twice: int
+    contrast: str = ""
 
     def __len__(self) -> int:
         return len(self.pairs) * self.repeats + self.twice * (max(self.repeats, 2) - self.repeats)
 
     def __iter__(self) -> Iterator[Probe]:
         query, documents = self.candidates.query, self.candidates.documents
+        of = f"{self.stratum}/{self.contrast}" if self.contrast else self.stratum
         for place, (number, protected, unprotected) in enumerate(self.pairs.tolist()):
             pair = replace(self.candidates, documents=(documents[protected], documents[unprotected]))
             for draw in range(max(self.repeats, 2) if place < self.twice else self.repeats):
                 yield Probe(
-                    probe_id=f"{query.query_id}/{self.stratum}/p{number}/d{draw}",
+                    probe_id=f"{query.query_id}/{of}/p{number}/d{draw}",
                     candidates=pair,
                     condition=self.stratum,
                     variant="neutral",
                     order=number,
                     draw=draw,
+                    contrast=self.contrast,
                 )
 
 
@@ -170,16 +174,18 @@ def pairwise_probes(
     noise_share: float = 0.0,
     repeats: int = 1,
     grades: Grading = "match",
+    contrast: str = "",
 ) -> PairProbes:
     """The first `pairs` pairs of one query's schedule, each a probe of (protected, unprotected) documents.
 
     Everything is asked `repeats` times (draws 0, 1, …), and the first ⌈noise_share · n⌉ of the n pairs at least
-    twice. A query without items of one side has no probes.
+    twice. A query without items of one side has no probes. The pairs of a `contrast` do not depend on which others
+    there are; `attribute` is then its view of the groups.
     """
     texts = {document.doc_id: text_of(document) for document in candidates.documents}
     places = {doc_id: place for place, doc_id in enumerate(candidates.doc_ids)}
     chosen = list[tuple[int, int, int]]()
-    pools = pair_pools(candidates, attribute, stratum, seed)
+    pools = pair_pools(candidates, attribute, stratum, seed, contrast)
     alike = by_grade(candidates, *pools).values() if grades == "match" else [pools]
     for number, (protected, unprotected) in enumerate(merged_schedule(alike)):
         if len(chosen) == pairs:
@@ -189,7 +195,7 @@ def pairwise_probes(
     # Less a little: 0.1 · 70 is 7.000000000000001.
     twice = math.ceil(noise_share * len(chosen) - 1e-9)
     rows = np.array(chosen, np.int32).reshape(-1, 3)
-    return PairProbes(candidates, stratum, rows, repeats, twice)
+    return PairProbes(candidates, stratum, rows, repeats, twice, contrast)
 
 
 def pair_schedule(protected_ids: Sequence[str], unprotected_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -226,14 +232,14 @@ def by_grade(
     return {grade: pools[grade] for grade in sorted(pools, reverse=True)}
 
 
-def pair_grades(candidates: Candidates, attribute: Attribute, stratum: PairStratum) -> list[int]:
+def pair_grades(candidates: Candidates, attribute: Attribute, stratum: str) -> list[int]:
     """The grades of the items that pairs of a stratum could be made of, falling; none where one group has no item."""
     pools = pair_pools(candidates, attribute, stratum, seed=0)
     return [*by_grade(candidates, *pools)] if all(pools) else []
 
 
 def pair_pools(
-    candidates: Candidates, attribute: Attribute, stratum: PairStratum, seed: int
+    candidates: Candidates, attribute: Attribute, stratum: str, seed: int, contrast: str = ""
 ) -> tuple[list[str], list[str]]:
     """The ids of protected and unprotected items that are relevant, that are not, or all, each in random order."""
     pools: dict[Side, list[str]] = {Side.PROTECTED: [], Side.UNPROTECTED: []}
@@ -242,12 +248,12 @@ def pair_pools(
         relevant = candidates.relevance.get(document.doc_id, 0) >= 1
         if side is not None and (stratum == "unjudged" or relevant == (stratum == "relevant")):
             pools[side].append(document.doc_id)
-    rng = _rng(seed, candidates, pair_stream(stratum))
+    rng = _rng(seed, candidates, pair_stream(stratum), *([zlib.crc32(contrast.encode())] if contrast else []))
     protected, unprotected = (_permuted(sorted(ids, key=_by_number), rng) for ids in pools.values())
     return protected, unprotected
 
 
-def pair_stream(stratum: PairStratum) -> int:
+def pair_stream(stratum: str) -> int:
     """The stream of a seed for draws of a stratum: items without judgements are drawn like irrelevant ones."""
     return PAIR_STREAM + (stratum != "relevant")
 
@@ -258,9 +264,9 @@ def _by_number(doc_id: str) -> tuple[bool, int, str]:
     return not number, int(doc_id) if number else 0, doc_id
 
 
-def _rng(seed: int, candidates: Candidates, stream: int) -> np.random.Generator:
+def _rng(seed: int, candidates: Candidates, *stream: int) -> np.random.Generator:
     """The draws of a query, whatever other queries there are."""
-    return np.random.default_rng([seed, zlib.crc32(candidates.query.query_id.encode()), stream])
+    return np.random.default_rng([seed, zlib.crc32(candidates.query.query_id.encode()), *stream])
 
 
 def _permuted(items: Sequence[T], rng: np.random.Generator) -> list[T]:

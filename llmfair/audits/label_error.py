@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from llmfair.errors import UsageError
-from llmfair.nouns import Attribute, Candidates, Side
+from llmfair.nouns import BETWEEN, Attribute, Candidates, Side
 from llmfair.results import LabelError
 from llmfair.stats.label_error import Judgements, explaining_share, largest_wrong, odds_of_a_fair_ranker
 
@@ -17,14 +17,25 @@ Judged = Mapping[str, tuple[int, int]]
 
 
 def judged_of(lists: Iterable[Candidates], attribute: Attribute) -> dict[str, tuple[int, int]]:
-    """How many items of each group the lists have, and how many are relevant; an item counts in each list."""
-    counts = {side.value: [0, 0] for side in Side}
+    """How many items of each side or group the lists have, and how many are relevant; an item counts in each list."""
+    counts = {group: [0, 0] for group in attribute.groups or [side.value for side in Side]}
     for candidates in lists:
         for document in candidates.documents:
-            if (side := attribute.side(document)) is not None:
-                counts[side.value][0] += 1
-                counts[side.value][1] += candidates.relevance.get(document.doc_id, 0) >= 1
-    return {side: (items, relevant) for side, (items, relevant) in counts.items()}
+            if (group := attribute.group(document)) is not None:
+                counts[group][0] += 1
+                counts[group][1] += candidates.relevance.get(document.doc_id, 0) >= 1
+    return {group: (items, relevant) for group, (items, relevant) in counts.items()}
+
+
+def judged_between(judged: Judged, contrast: str) -> Judged:
+    """The same of the two sides of a contrast of several groups, of which the second may be all others."""
+    if not contrast:
+        return judged
+    first = next(group for group in judged if contrast.startswith(f"{group}{BETWEEN}"))
+    second = contrast.removeprefix(f"{first}{BETWEEN}")
+    others = [judged[second]] if second in judged else [of for group, of in judged.items() if group != first]
+    sums = (sum(items for items, _ in others), sum(relevant for _, relevant in others))
+    return dict(zip((side.value for side in Side), (judged[first], sums), strict=True))
 
 
 def label_error(judged: Judged, better_ahead: float | None, stratum: str, limit: float) -> LabelError | None:

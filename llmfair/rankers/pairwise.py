@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from llmfair.nouns import (
+    PAIRS,
+    Attribute,
     Chat,
     Completion,
     Document,
+    Key,
     PairAnswer,
     PairStratum,
     PairVerdict,
@@ -41,6 +44,7 @@ class PairwiseRanker:
     """The settings of a pairwise ranking. Raises UsageError for what cannot ask.
 
     `form`: the prompt's variant. `answers`: whether the text is read or the log-probabilities of the labels.
+    `attribute`: of several groups, by which simulated models tell the items of a contrast apart.
     """
 
     prompt: Prompt
@@ -49,6 +53,7 @@ class PairwiseRanker:
     on_bad_answer: str = "repair"
     input: Input = "title"
     words: int = WORDS
+    attribute: Attribute | None = None
 
     def __post_init__(self) -> None:
         retries_of(self.on_bad_answer)
@@ -70,14 +75,16 @@ class PairwiseRanker:
         answers = yield from readings_of(chats, self.on_bad_answer, self._read, UNPARSEABLE)
         for place, answer in enumerate(answers):
             if self.on_bad_answer == "fail" and answer.unparseable:
+                key = Key(PAIRS, probe.condition, probe.contrast)
                 raise UnparseableAnswer(
-                    f"query '{probe.candidates.query.query_id}', {probe.condition} pair {probe.order}, protected item "
+                    f"query '{probe.candidates.query.query_id}', {key} pair {probe.order}, protected item "
                     f"{('first', 'second')[place]}: an unparseable answer ({answer.problem})."
                 )
         first, second = answers
         protected, unprotected = probe.candidates.doc_ids
         query_id, stratum = probe.candidates.query.query_id, cast(PairStratum, probe.condition)
-        return PairVerdict(query_id, stratum, probe.order, probe.draw, protected, unprotected, first, second)
+        items = protected, unprotected
+        return PairVerdict(query_id, stratum, probe.order, probe.draw, *items, first, second, probe.contrast)
 
     def _read(self, chat: Chat, completion: Completion, bad: PairAnswer | None) -> PairAnswer:
         choice = read_answer(completion, self.form, self.answers)
@@ -90,7 +97,7 @@ class PairwiseRanker:
         query, relevance = probe.candidates.query, probe.candidates.relevance
         first, second = (self.shown(document) for document, _ in shown)
         values = {"query": clean(query.text), "first": first, "second": second}
-        about = {
+        about: dict[str, Any] = {
             "task": "pairwise",
             "query_id": query.query_id,
             "kind": probe.condition,
@@ -101,6 +108,9 @@ class PairwiseRanker:
             "sides": [side.value for _, side in shown],
             "relevance": [relevance.get(document.doc_id, 0) for document, _ in shown],
         }
+        if probe.contrast and self.attribute is not None:
+            groups = [self.attribute.group(document) for document, _ in shown]
+            about |= {"contrast": probe.contrast, "groups": groups}
         return Chat(self.prompt.render(values, self.form), _FORMS[self.form].expects(2), probe.draw, about)
 
 

@@ -44,7 +44,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
-from llmfair.nouns import Conclusion, PairAnswer, PairVerdict, Side
+from llmfair.nouns import PAIRS, Conclusion, Key, PairAnswer, PairVerdict, Side
 from llmfair.report.phrases import bound_text
 from llmfair.stats.pair_plan import Rule, plan_pairs
 from llmfair.stats.pairs import PairContributions, estimate
@@ -232,7 +232,9 @@ def test_pairs_asked_once_more_are_in_no_bound() -> None:
     again = [replace(verdict, draw=1, first=unread) for verdict in verdicts]
     measures = (parse_measure("AdjustedOdds"),)
     once, twice = (
-        measure_verdicts(measures, {"relevant": of_it}, HowAsked(Inference(), BAND)).findings["relevant"]
+        measure_verdicts(measures, {Key(PAIRS, "relevant"): of_it}, HowAsked(Inference(), BAND)).findings[
+            "relevant"
+        ]
         for of_it in (verdicts, [*verdicts, *again])
     )
     assert once.worst_case == twice.worst_case

@@ -18,7 +18,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Design, Outcome
 from llmfair.audits.documents import CallPlan
 from llmfair.audits.kind import results_of
-from llmfair.audits.label_error import judged_of, odds_with
+from llmfair.audits.label_error import judged_between, judged_of, odds_with
 from llmfair.audits.lists import drawn_of, is_judged, load_lists, selected_queries, with_prompt
 from llmfair.audits.pairwise.measure import HEADLINE, outcome_of, seen, share, with_weights
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts, PairwiseResults
@@ -27,7 +27,7 @@ from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
-from llmfair.nouns import PAIRS, Chat, Failure, PairStratum, PairVerdict, Probe, Steps
+from llmfair.nouns import PAIRS, Chat, Failure, Key, PairStratum, PairVerdict, Probe, Steps
 from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
@@ -107,46 +107,53 @@ class PairwiseDesign(Design[PairVerdict]):
     settings: PairwiseSettings
     prompt: Prompt
     ranker: PairwiseRanker
-    pairs: Mapping[PairStratum, Mapping[str, PairProbes]]
+    pairs: Mapping[Key, Mapping[str, PairProbes]]
+
+    several_groups = True
 
     @property
     def conditions(self) -> Sequence[Condition]:
-        return [Condition(stratum) for stratum in self.strata]
+        return [Condition(key) for key in self.keys]
 
     @property
-    def strata(self) -> tuple[PairStratum, ...]:
+    def keys(self) -> tuple[Key, ...]:
+        """The strata that are asked about, each between the groups of every contrast."""
         return tuple(self.pairs)
+
+    @property
+    def strata(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(key.stratum for key in self.keys))
 
     why_not_assessable = "the others have no pair of items of both groups alike in relevance"
 
     @property
     def assessable(self) -> int:
-        """Queries with pairs, of the stratum for which most have some."""
+        """Queries with pairs, of the stratum and contrast for which most have some."""
         return max(sum(map(bool, by_query.values())) for by_query in self.pairs.values())
 
     def probes(self) -> Iterator[Probe]:
         """Every probe; queries in seeded shuffled order, so that a broken-off run has no systematic gap."""
         shuffled = np.random.default_rng(self.settings.seed).permutation(len(self.queries))
-        for stratum in self.strata:
+        for key in self.keys:
             for index in shuffled:
-                yield from self.pairs[stratum][self.queries[index].query_id]
+                yield from self.pairs[key][self.queries[index].query_id]
 
-    def in_rounds(self, stratum: PairStratum) -> list[Probe]:
+    def in_rounds(self, key: Key) -> list[Probe]:
         """The schedule of a sequential audit: one pair a query in every round, queries in fresh random order."""
-        by_query = [[*self.pairs[stratum][query.query_id]] for query in self.queries]
-        rng = np.random.default_rng([self.settings.seed, pair_stream(stratum)])
+        by_query = [[*self.pairs[key][query.query_id]] for query in self.queries]
+        rng = np.random.default_rng([self.settings.seed, pair_stream(key.stratum)])
         schedule = [by_query[query][pair] for query, pair in rounds([len(p) for p in by_query], rng)]
         return schedule[: self.settings.max_pairs]
 
-    def asked(self, stratum: PairStratum) -> int:
-        """How many probes of a stratum there are; under --sequential at most."""
-        planned = sum(map(len, self.pairs[stratum].values()))
+    def asked(self, key: Key) -> int:
+        """How many probes of a stratum and contrast there are; under --sequential at most."""
+        planned = sum(map(len, self.pairs[key].values()))
         return min(planned, self.settings.max_pairs) if self.settings.sequential else planned
 
     @cached_property
     def calls(self) -> int:
         """Requests planned: two a probe; under --sequential at most so many."""
-        return 2 * sum(map(self.asked, self.strata))
+        return 2 * sum(map(self.asked, self.keys))
 
     def programs(self) -> Iterator[Program]:
         """One program per probe; under --sequential none past the pair at which its stratum was settled."""
@@ -154,17 +161,17 @@ class PairwiseDesign(Design[PairVerdict]):
             for probe in self.probes():
                 yield Program(probe.probe_id, partial(self.ranker.steps, probe))
             return
-        for stratum in self.strata:
-            stopping = self.stopping(stratum)
+        for key in self.keys:
+            stopping = self.stopping(key)
             for probe in stopping.undecided():
                 yield Program(probe.probe_id, partial(self._noted, stopping, probe))
 
     def _noted(self, stopping: Stopping[PairVerdict], probe: Probe) -> Steps[PairVerdict]:
         return stopping.noting(probe, self.ranker.steps(probe), lambda verdict: verdict)
 
-    def stopping(self, stratum: PairStratum) -> Stopping[PairVerdict]:
+    def stopping(self, key: Key) -> Stopping[PairVerdict]:
         """A sequential audit of one stratum that has not begun."""
-        settings, probes = self.settings, self.in_rounds(stratum)
+        settings, probes = self.settings, self.in_rounds(key)
         process = EProcess(band_of(settings.band), settings.level, len(probes))
         look = partial(seen, band=process.band, level=process.level, weights=settings.weights)
         return Stopping(probes, process, share, look)
@@ -181,26 +188,29 @@ class PairwiseDesign(Design[PairVerdict]):
         """What results say of the design."""
         settings, odds = self.settings, None
         if settings.label_error is not None:
-            odds = odds_with(settings.label_error, self._judged, None)
-            odds = {stratum: odds[stratum] for stratum in self.strata if stratum in odds}
+            of_contrasts = {
+                contrast: odds_with(settings.label_error, judged_between(self._judged, contrast), None)
+                for contrast in self.attribute.contrasts
+            }
+            each = ((key, of_contrasts[key.contrast].get(key.stratum)) for key in self.keys)
+            odds = {key: of for key, of in each if of is not None}
         how = (
             "form", "answers", "noise_share", "repeats", "weights", "sequential", "label_error", "seed", "pairs",
         )  # fmt: skip
         return PairwiseFacts(
             **{name: getattr(settings, name) for name in how},
             preset=settings.preset_name(), queries=len(self.queries), conditions=[PAIRS], strata=[*self.strata],
+            contrasts=tuple(filter(None, self.attribute.contrasts)),
             constrained=settings.constrain, max_pairs=settings.max_pairs if settings.sequential else None,
             judged=self._judged, odds_of_label_error=odds, prompt_sha256=self.prompt.sha256, calls=self.calls,
             grades=self._grades or None, drawn=drawn_of(self.dataset, settings),
             pairs_asked={
-                stratum: self.asked(stratum)
-                if settings.sequential
-                else sum(len(of.pairs) for of in probes.values())
-                for stratum, probes in self.pairs.items()
+                key: self.asked(key) if settings.sequential else sum(len(of.pairs) for of in probes.values())
+                for key, probes in self.pairs.items()
             },
             without_pairs={
-                stratum: sorted(query_id for query_id, of in probes.items() if not of)
-                for stratum, probes in self.pairs.items()
+                key: sorted(query_id for query_id, of in probes.items() if not of)
+                for key, probes in self.pairs.items()
             },
         )  # fmt: skip
 
@@ -210,27 +220,27 @@ class PairwiseDesign(Design[PairVerdict]):
 
     @cached_property
     def _grades(self) -> dict[str, PairGrades]:
-        """Of those relevance strata of which the items of some query have several grades."""
+        """Of those relevance strata and contrasts of which the items of some query have several grades."""
         grades = dict[str, PairGrades]()
-        for stratum in self.strata:
-            lists = map(self.dataset.candidates, self.queries)
-            if all(len(pair_grades(listed, self.attribute, stratum)) < 2 for listed in lists):
+        for key in self.keys:
+            lists, of_it = map(self.dataset.candidates, self.queries), self.attribute.contrasts[key.contrast]
+            if all(len(pair_grades(listed, of_it, key.stratum)) < 2 for listed in lists):
                 continue
             differences = list[float]()
-            for probes in self.by_query(stratum):
+            for probes in self.by_query(key):
                 asked = [probe.candidates for probe in probes if not probe.draw]
                 graded = [[of.relevance.get(doc_id, 0) for doc_id in of.doc_ids] for of in asked]
                 differences += [fmean(ours - theirs for ours, theirs in graded)] if graded else []
             mean = fmean(differences) if differences else None
-            grades[stratum] = PairGrades(self.settings.grades == "match", mean)
+            grades[key] = PairGrades(self.settings.grades == "match", mean)
         return grades
 
-    def by_query(self, stratum: PairStratum) -> Iterable[Collection[Probe] | PairProbes]:
+    def by_query(self, key: Key) -> Iterable[Collection[Probe] | PairProbes]:
         """The probes of each query that has some; under --sequential at most."""
         if not self.settings.sequential:
-            return self.pairs[stratum].values()
+            return self.pairs[key].values()
         scheduled: dict[str, list[Probe]] = {}
-        for probe in self.in_rounds(stratum):
+        for probe in self.in_rounds(key):
             scheduled.setdefault(probe.candidates.query.query_id, []).append(probe)
         return scheduled.values()
 
@@ -247,8 +257,8 @@ class PairwiseDesign(Design[PairVerdict]):
         }
 
     def tokens(self) -> tuple[int, int]:
-        # probes of one query and stratum have equal prompts but for the items
-        groups = [*chain.from_iterable(map(self.by_query, self.strata))]
+        # probes of one query, stratum and contrast have equal prompts but for the items
+        groups = [*chain.from_iterable(map(self.by_query, self.keys))]
         prompts = 0.0
         for probes in groups:
             chats = [chat for probe in islice(probes, RENDERED) for chat in self.ranker.chats(probe)]
@@ -257,16 +267,19 @@ class PairwiseDesign(Design[PairVerdict]):
         answer = ceil(len(ANSWERS[self.ranker.form]) / CHARACTERS_PER_TOKEN)
         return round(prompts / CHARACTERS_PER_TOKEN), 2 * sum(map(len, groups)) * answer
 
-    def findable(self, settings: PlanPairwiseSettings) -> dict[str, Any]:
-        return {stratum: asdict(findable_of(self, stratum, settings)) for stratum in self.strata}
+    def findable(self, settings: PlanPairwiseSettings) -> dict[str, Any] | None:
+        """None of several groups, whose contrasts are tested together."""
+        if self.attribute.groups:
+            return None
+        return {key: asdict(findable_of(self, key, settings)) for key in self.keys}
 
     def unparseable(self, result: PairVerdict) -> int:
         return sum(answer.unparseable for answer in result.answers)
 
     def outcome(self, run: str, results: Mapping[str, PairVerdict], failures: Sequence[Failure]) -> Outcome:
-        probes, stopped = self.probes(), dict[PairStratum, Stopping[PairVerdict]]()
+        probes, stopped = self.probes(), dict[Key, Stopping[PairVerdict]]()
         if self.settings.sequential:
-            stopped = {stratum: self.stopping(stratum) for stratum in self.strata}
+            stopped = {key: self.stopping(key) for key in self.keys}
             for stopping in stopped.values():
                 for probe in stopping.undecided():
                     if probe.probe_id in results:
@@ -276,9 +289,7 @@ class PairwiseDesign(Design[PairVerdict]):
         return outcome_of(self, run, verdicts, failures, stopped)
 
 
-def findable_of(
-    design: PairwiseDesign, stratum: PairStratum, settings: PlanPairwiseSettings
-) -> PairwiseFindable:
+def findable_of(design: PairwiseDesign, stratum: Key, settings: PlanPairwiseSettings) -> PairwiseFindable:
     """How audits of one relevance stratum end. Raises UsageError for a power or a pilot that cannot be."""
     check_power(settings.power, settings.level)
     with_pairs = [probes for probes in design.pairs[stratum].values() if probes]
@@ -323,7 +334,7 @@ class Answers(NamedTuple):
     icc: float
 
 
-def _expected(stratum: PairStratum, settings: PlanPairwiseSettings) -> list[Answers]:
+def _expected(stratum: Key, settings: PlanPairwiseSettings) -> list[Answers]:
     """As the settings say, or a pilot run. Raises UsageError."""
     if settings.pilot is None:
         shares = LIKELY_CONSISTENT if settings.consistent is None else (settings.consistent,)
@@ -359,10 +370,17 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
         settings = replace(settings, form=SCORES)
     task = PairwiseDesign.task + (f"-{SCORES}" if settings.form == SCORES else "")
     settings, prompt = with_prompt(settings, dataset, task)
+    if attribute.groups and settings.sequential:
+        raise UsageError(
+            f"--sequential audits two groups, and {attribute.name} has {len(attribute.groups)}.",
+            "leave it out",
+        )
     queries = selected_queries(dataset, settings)
     strata = settings.strata() if is_judged(dataset, queries) else (UNJUDGED,)
     same = ("form", "answers", "on_bad_answer", "input", "words")
-    ranker = PairwiseRanker(prompt=prompt, **{name: getattr(settings, name) for name in same})
+    ranker = PairwiseRanker(
+        prompt=prompt, attribute=attribute, **{name: getattr(settings, name) for name in same}
+    )
     # a sequential audit may ask as many pairs of one query as it asks in all, each once
     how = (settings.pairs, settings.noise_share, settings.repeats)
     pairs, noise_share, repeats = (settings.max_pairs, 0.0, 1) if settings.sequential else how
@@ -371,14 +389,15 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
         settings=settings, subject=subject, dataset=dataset, attribute=attribute, prompt=prompt, ranker=ranker,
         queries=tuple(queries),
         pairs={
-            stratum: {
+            Key(PAIRS, stratum, contrast): {
                 query.query_id: pairwise_probes(
-                    dataset.candidates(query), attribute, stratum, pairs, settings.seed, ranker.shown,
-                    noise_share, repeats, settings.grades,
+                    dataset.candidates(query), of_it, stratum, pairs, settings.seed, ranker.shown,
+                    noise_share, repeats, settings.grades, contrast,
                 )
                 for query in queries
             }
             for stratum in strata
+            for contrast, of_it in attribute.contrasts.items()
         },
     )  # fmt: skip
 

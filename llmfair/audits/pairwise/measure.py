@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import inf, log
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import numpy as np
 from msgspec import structs
@@ -27,7 +27,7 @@ from llmfair.audits.aggregates import Inference, aggregate, joined, weights_of
 from llmfair.audits.comparing import ComparedRun
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
-from llmfair.audits.label_error import Judged, label_error
+from llmfair.audits.label_error import Judged, judged_between, label_error
 from llmfair.audits.pairwise.results import (
     Bound,
     CellCounts,
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from llmfair.audits.design import Outcome
     from llmfair.audits.pairwise.design import PairwiseDesign
 
+K = TypeVar("K", bound=str)
 HEADLINE = "AdjustedOdds"
 POSITION = ("position_driven", "one_sided")
 FEWEST_CONSISTENT_SHARE = 0.10
@@ -222,25 +223,28 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def verdicts_lines(by_stratum: Mapping[str, Sequence[PairVerdict]]) -> Iterator[str]:
-    """The file's lines: both answers on every pair, by stratum, query, pair and draw."""
+def verdicts_lines(by_key: Mapping[Key, Sequence[PairVerdict]]) -> Iterator[str]:
+    """The file's lines: both answers on every pair, by stratum, contrast, query, pair and draw; a last column says of
+    which contrast, where there are several."""
+    several = any(key.contrast for key in by_key)
     rows = (
         [
             v.query_id, v.stratum, v.number, v.draw, v.protected, v.unprotected,
             v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
             v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
+            *[v.contrast] * several,
         ]
-        for _, verdicts in sorted(by_stratum.items())
+        for _, verdicts in sorted(by_key.items())
         for _, of_query in by_query(verdicts)
         for v in of_query
     )  # fmt: skip
-    return csv_lines(COLUMNS, rows)
+    return csv_lines((*COLUMNS, *["contrast"] * several), rows)
 
 
 def read_verdicts(path: Path) -> list[PairVerdict]:
     """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
     strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
-    places = set[tuple[str, str, int, int]]()
+    places = set[tuple[str, str, str, int, int]]()
 
     def answer(row: dict[str, str], order: str) -> PairAnswer:
         winner, problem, margin = (row[f"{order}_{column}"] for column in ("answer", "problem", "margin"))
@@ -250,16 +254,16 @@ def read_verdicts(path: Path) -> list[PairVerdict]:
         return pair_answer(side, problem or None, size)
 
     def verdict(row: dict[str, str]) -> PairVerdict:
-        place = (row["query_id"], row["stratum"], integer(row["pair"]), integer(row["draw"]))
+        contrast = intern(row.get("contrast", ""))
+        place = (row["query_id"], row["stratum"], contrast, integer(row["pair"]), integer(row["draw"]))
         if place in places:
             raise ValueError("it is there twice")
         places.add(place)
-        query_id, stratum, number, draw = place
+        query_id, stratum, _, number, draw = place
         protected, unprotected = (intern(row[f"{side}_doc_id"]) for side in ("protected", "unprotected"))
         first, second = (answer(row, order) for order in ("first", "second"))
-        return PairVerdict(
-            intern(query_id), strata[stratum], number, draw, protected, unprotected, first, second
-        )
+        items = protected, unprotected
+        return PairVerdict(intern(query_id), strata[stratum], number, draw, *items, first, second, contrast)
 
     return read_csv(path, "a verdict", verdict)
 
@@ -270,7 +274,7 @@ class HowAsked:
 
     `forced`: no answer could be unparseable. `decided`: of a sequential audit, what was settled of each stratum.
     `max_invalid`: the share of answers that may be unparseable. `scored`: they are scores. `judged`: items of each
-    group, and how many are relevant.
+    side or group, and how many are relevant.
     """
 
     inference: Inference
@@ -305,7 +309,7 @@ def how_asked(
 
 @dataclass(frozen=True)
 class PairMeasurements:
-    """What verdicts come to: every measure of every query, the finding on each relevance stratum, the tidy rows.
+    """What verdicts come to: every measure of every query, the finding on each stratum and contrast, the tidy rows.
 
     `headline` is the measure that conclusions speak of; `family` counts the tests that p is adjusted over.
     """
@@ -318,19 +322,19 @@ class PairMeasurements:
 
 
 def measure_verdicts(
-    measures: Sequence[Measure], by_stratum: Mapping[str, Sequence[PairVerdict]], asked: HowAsked
+    measures: Sequence[Measure], by_key: Mapping[Key, Sequence[PairVerdict]], asked: HowAsked
 ) -> PairMeasurements:
     """All figures of a pairwise audit, from its verdicts alone."""
-    judged = {stratum: judged_of(of_it, asked.repeats, asked.forced) for stratum, of_it in by_stratum.items()}
-    columns = measure_all(measures, judged)
+    judged = {key: judged_of(of_it, asked.repeats, asked.forced) for key, of_it in by_key.items()}
+    columns, keys = measure_all(measures, judged), {str(key): key for key in by_key}
     # the first: what a gate asks of is measured beside it
     headline = next((measure for measure in measures if measure.definition.headline), None)
-    odds = {column.condition: column for column in columns if column.measure == headline}
-    findings = {stratum: finding_of(column, by_stratum[stratum], asked) for stratum, column in odds.items()}
+    odds = {keys[column.condition]: column for column in columns if column.measure == headline}
+    findings = {key: finding_of(column, by_key[key], asked) for key, column in odds.items()}
 
-    def at(stratum: str, level: float) -> tuple[Estimate, Conclusion]:
-        """The odds of a stratum that has some with their interval at this level, and where it lies."""
-        values, how = [*odds[stratum].values.values()], odds[stratum].measure.aggregate
+    def at(key: Key, level: float) -> tuple[Estimate, Conclusion]:
+        """The odds of a stratum and contrast that has some with their interval at this level, and where it lies."""
+        values, how = [*odds[key].values.values()], odds[key].measure.aggregate
         figure = aggregate(how, values, replace(asked.inference, level=level))
         counted = joined(values, weights_of(how))
         assert figure is not None and counted is not None
@@ -338,32 +342,33 @@ def measure_verdicts(
 
     level = asked.inference.level
     if asked.decided is None:
-        findings = beside_each_other(findings, lambda stratum, level: at(stratum, level)[1], level)
-    answers = {stratum: answer_counts(of_it) for stratum, of_it in by_stratum.items()}
-    for stratum, finding in findings.items():
-        if finding.conclusion is Conclusion.OUTSIDE and stratum in JUDGED_STRATA:
-            figure, _ = at(stratum, level)
+        several = any(key.contrast for key in by_key)
+        findings = beside_each_other(findings, lambda key, level: at(key, level)[1], level, several)
+    answers = {key: answer_counts(of_it) for key, of_it in by_key.items()}
+    for key, finding in findings.items():
+        if finding.conclusion is Conclusion.OUTSIDE and key.stratum in JUDGED_STRATA:
+            figure, _ = at(key, level)
             limits = finding.bound.limits if finding.bound else (figure.low, figure.high)
             nearer = min((abs(log(limit)), limit) for limit in limits if limit)[1]
-            explained = label_error(asked.judged, None, stratum, nearer)
-            findings[stratum] = structs.replace(finding, label_error=explained)
-        if asked.scored and 0 < answers[stratum].problems.get("tie", 0) == answers[stratum].readable:
-            findings[stratum] = finding.barred(EQUAL_SCORES)
-    findings = as_readable(findings, answers, asked.max_invalid)
-    tests = holm([finding.p for finding in findings.values()])
-    adjusted, rows = dict(zip(findings, tests, strict=True)), list[Measurement]()
+            explained = label_error(judged_between(asked.judged, key.contrast), None, key.stratum, nearer)
+            findings[key] = structs.replace(finding, label_error=explained)
+        if asked.scored and 0 < answers[key].problems.get("tie", 0) == answers[key].readable:
+            findings[key] = finding.barred(EQUAL_SCORES)
+    found = as_readable(findings, answers, asked.max_invalid)
+    tests = holm([finding.p for finding in found.values()])
+    adjusted, rows = dict(zip(found, tests, strict=True)), list[Measurement]()
     for row in aggregates.summarise(columns, asked.inference):
-        of_stratum = findings.get(row.condition)
-        row = replace(row, condition=PAIRS, stratum=row.condition)
-        if of_stratum is not None and row.query_id == ALL and row.measure == of_stratum.measure:
-            low, high = of_stratum.bound.limits if of_stratum.bound else (row.low, row.high)
+        key, of_it = keys[row.condition], found.get(row.condition)
+        row = replace(row, condition=PAIRS, stratum=key.stratum, contrast=key.contrast)
+        if of_it is not None and row.query_id == ALL and row.measure == of_it.measure:
+            low, high = of_it.bound.limits if of_it.bound else (row.low, row.high)
             row = replace(
-                row, low=low, high=high, reason=of_stratum.reason or row.reason, p=of_stratum.p,
-                p_adjusted=adjusted[row.stratum], conclusion=of_stratum.conclusion,
+                row, low=low, high=high, reason=of_it.reason or row.reason, p=of_it.p,
+                p_adjusted=adjusted[key], conclusion=of_it.conclusion,
             )  # fmt: skip
         rows.append(row)
     family = sum(p is not None for p in tests)
-    return PairMeasurements(None if headline is None else str(headline), columns, findings, rows, family)
+    return PairMeasurements(None if headline is None else str(headline), columns, found, rows, family)
 
 
 def outcome_of(
@@ -371,38 +376,37 @@ def outcome_of(
     run: str,
     verdicts: Iterable[PairVerdict],
     failures: Sequence[Failure],
-    stopping: Mapping[PairStratum, Stopping[PairVerdict]],
+    stopping: Mapping[Key, Stopping[PairVerdict]],
 ) -> Outcome:
     """Results and files of a run folder, from the pairs that have a verdict."""
     settings, facts = design.settings, design.facts()
-    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in design.strata}
+    by_key: dict[Key, list[PairVerdict]] = {key: [] for key in design.keys}
     for verdict in verdicts:
-        by_stratum[verdict.stratum].append(verdict)
-    answers = {stratum: answer_counts(of_it, settings.constrain) for stratum, of_it in by_stratum.items()}
+        by_key[verdict.key].append(verdict)
+    answers = {key: answer_counts(of_it, settings.constrain) for key, of_it in by_key.items()}
     stopped: dict[str, StoppingPoint] = {name: process.settled("pairs") for name, process in stopping.items()}
     how = how_asked(settings, facts, answers, stopped, settings.max_invalid)
-    measured = measure_verdicts(design.measures, by_stratum, how)
+    measured = measure_verdicts(design.measures, by_key, how)
     ended: dict[str, ProbeCounts] = {}
-    for stratum in design.strata:
-        asked = stopped[stratum].units if stopped else design.asked(stratum)
-        ended[stratum] = ProbeCounts(asked, len(by_stratum[stratum]))
+    for key in design.keys:
+        asked = stopped[key].units if stopped else design.asked(key)
+        ended[key] = ProbeCounts(asked, len(by_key[key]))
     results = PairwiseResults(
         **design.told(run, ended, failures, measured.columns),
         reach={}, headline=measured.headline, answers=answers, stopping=stopped, findings=measured.findings,
         family=Family(measured.family, None),
-        cells={stratum: cell_counts(of_it, settings.repeats) for stratum, of_it in by_stratum.items()},
+        cells={key: cell_counts(of_it, settings.repeats) for key, of_it in by_key.items()},
         shares={
-            stratum: cell_shares(of_it, settings.repeats, settings.weights)
-            for stratum, of_it in by_stratum.items()
+            key: cell_shares(of_it, settings.repeats, settings.weights) for key, of_it in by_key.items()
         },
     )  # fmt: skip
-    every = [verdict for of_it in by_stratum.values() for verdict in of_it]
+    every = [verdict for of_it in by_key.values() for verdict in of_it]
     queries = {verdict.query_id for verdict in every}
     doc_ids = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
     return design.laid_out(
         results,
         measured.rows,
-        {"verdicts.csv": verdicts_lines(by_stratum)},
+        {"verdicts.csv": verdicts_lines(by_key)},
         failures,
         queries=(query for query in design.queries if query.query_id in queries),
         documents=map(design.dataset.documents.__getitem__, doc_ids),
@@ -414,27 +418,27 @@ def score_pairs(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     results = results_of(run)
     scoring.check_attribute(run, results, settings)
     path = run.path / "verdicts.csv"
-    by_stratum: dict[str, list[PairVerdict]] = {stratum: [] for stratum in results.design.strata}
+    by_key: dict[Key, list[PairVerdict]] = {key: [] for key in results.design.keys}
     for verdict in read_verdicts(path):
-        by_stratum.setdefault(verdict.stratum, []).append(verdict)
-    for stratum, verdicts in by_stratum.items():
-        pairs = results.chains[stratum].ranked if stratum in results.chains else 0
+        by_key.setdefault(verdict.key, []).append(verdict)
+    for key, verdicts in by_key.items():
+        pairs = results.chains[key].ranked if key in results.chains else 0
         if len(verdicts) != pairs:
             raise UsageError(
-                f"{path} has {len(verdicts)} of the run's {pairs} verdicts on {stratum} pairs.", AGAIN
+                f"{path} has {len(verdicts)} of the run's {pairs} verdicts on {key} pairs.", AGAIN
             )
     headline = with_weights(HEADLINE, results.design.weights)
     measures, shown = scoring.measures_of(settings, results, JudgedPairs, [headline])
     how = how_asked(settings, results.design, results.answers, results.stopping, results.max_invalid)
-    measured = measure_verdicts(measures, by_stratum, how)
+    measured = measure_verdicts(measures, by_key, how)
     conditions = {
-        stratum: scoring.ScoreFacts(queries=len({each.query_id for each in verdicts}), pairs=len(verdicts))
-        for stratum, verdicts in by_stratum.items()
+        key: scoring.ScoreFacts(queries=len({each.query_id for each in verdicts}), pairs=len(verdicts))
+        for key, verdicts in by_key.items()
     }
     facts = scoring.facts_of(
         run, results, shown, conditions, measured.columns, measured.findings, measured.family
     )
-    return scoring.RunMeasurement(facts, measured.rows, [Key(PAIRS, stratum) for stratum in by_stratum])
+    return scoring.RunMeasurement(facts, measured.rows, [*by_key])
 
 
 def with_weights(names: str, weights: str) -> str:
@@ -451,22 +455,30 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 
 def beside_each_other(
-    findings: Mapping[str, PairFinding], at: Callable[[str, float], Conclusion], level: float
-) -> dict[str, PairFinding]:
-    """The findings, those outside the band by themselves alone, and not among all strata, as inconclusive.
+    findings: Mapping[K, PairFinding],
+    at: Callable[[K, float], Conclusion],
+    level: float,
+    several: bool = False,
+) -> dict[K, PairFinding]:
+    """The findings, those outside the band by themselves alone, and not among all tested, as inconclusive.
 
-    Of m strata k are outside where so many are at a level of 1 − α/(m − k + 1) (Hochberg 1988).
+    Of m strata k are outside where so many are at a level of 1 − α/(m − k + 1): for the largest such k (Hochberg 1988),
+    or where `several` contrasts share their groups, which he does not allow, while it holds from 1 to k (Holm 1979).
     """
     tested = [name for name, each in findings.items() if each.conclusion is not Conclusion.NOT_ASSESSABLE]
     outside = [name for name in tested if findings[name].conclusion is Conclusion.OUTSIDE]
-    left = outside
-    for tests in range(1, len(tested) + 1):
+    steps, passed = range(1, len(tested) + 1), list[K]()
+    for tests in reversed(steps) if several else steps:
         passed = [name for name in outside if at(name, 1 - (1 - level) / tests) is Conclusion.OUTSIDE]
-        if len(passed) > len(tested) - tests:
-            left = [name for name in outside if name not in passed]
+        if (len(passed) > len(tested) - tests) is not several:
             break
+    else:
+        passed = passed if several else []
     alone = {"conclusion": Conclusion.INCONCLUSIVE, "reason": OUTSIDE_ALONE}
-    return {name: structs.replace(each, **(alone if name in left else {})) for name, each in findings.items()}
+    return {
+        name: structs.replace(each, **(alone if name in outside and name not in passed else {}))
+        for name, each in findings.items()
+    }
 
 
 def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked) -> PairFinding:
@@ -536,7 +548,7 @@ def answer_counts(verdicts: Sequence[PairVerdict], constrained: bool = False) ->
 
 
 MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
-Question = tuple[str, str, int, int, str, str]
+Question = tuple[Key, str, int, int, str, str]
 
 
 def pair_changes(
@@ -553,7 +565,7 @@ def pair_changes(
         ",".join(f"{name}(agg={base.setting('weights')})" for name in MEASURES)
     )
     headlines, level = comparing.headlines_of(measures), base.results.level
-    keys = [key for key in base.keys if key in {stratum for stratum, *_ in common}]
+    keys = [key for key in base.keys if key in {key for key, *_ in common}]
     repeats = min(run.results.design.repeats for run in (base, other))
     tallies: list[dict[tuple[Measure, str], list[Value]]] = []
     for run in (base, other):  # a tally for every query, of the measures that pool their pairs
@@ -585,7 +597,7 @@ def pair_changes(
 def answered(run: ComparedRun) -> Mapping[Question, PairVerdict]:
     """The verdicts of a run by what makes two of them the same question: the pair, and which time it was asked."""
     verdicts = read_verdicts(run.run.path / "verdicts.csv")
-    return {(v.stratum, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in verdicts}
+    return {(v.key, v.query_id, v.number, v.draw, v.protected, v.unprotected): v for v in verdicts}
 
 
 def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
