@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -470,6 +470,11 @@ class Key(str):
 def condition_of(key: str) -> str:
     """The condition of a key, of one that is but a text the text."""
     return key.condition if isinstance(key, Key) else key
+
+
+def is_of(key: str, names: Collection[str]) -> bool:
+    """Whether a key, or its condition, is among these names."""
+    return key in names or condition_of(key) in names
 
 
 # Documents that are too many to be looked at one by one, and what is asked of documents however many they are.

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from llmfair import registry
 from llmfair.io.files import read_rows
-from llmfair.nouns import PAIRS, Conclusion, Key, Measurement, condition_of
+from llmfair.nouns import PAIRS, Conclusion, Key, Measurement, is_of
 from llmfair.rundir import COLUMNS, named_model
 
 if TYPE_CHECKING:
@@ -309,10 +309,7 @@ def as_readable(
 ) -> dict[str, F]:
     """The findings, nothing concluded of a condition of whose answers a larger share than the limit is unparseable."""
     loose = {name for name, counts in answers.items() if counts.too_many_unparseable(limit)}
-    return {
-        name: each.barred(UNPARSEABLE) if loose & {name, condition_of(name)} else each
-        for name, each in findings.items()
-    }
+    return {name: each.barred(UNPARSEABLE) if is_of(name, loose) else each for name, each in findings.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -425,7 +422,7 @@ class Results(JsonDocument, frozen=True, kw_only=True):
         keys = self.design.keys
         for name, of in {**self.of_conditions(), "design": keys}.items():
             wanted = self.findings if name == "design" else keys
-            if lacking := [key for key in wanted if not {key, condition_of(key)} & {*of}]:
+            if lacking := [key for key in wanted if not is_of(key, of)]:
                 raise ValueError(f"Condition '{lacking[0]}' is missing in `{name}`")
 
     def of_conditions(self) -> Mapping[str, Collection[str]]:

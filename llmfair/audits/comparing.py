@@ -25,7 +25,7 @@ from llmfair.io.files import SCHEMA, plain
 from llmfair.io.text import setting_text
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure, parse_measures
-from llmfair.nouns import Conclusion, Key
+from llmfair.nouns import Conclusion, Key, is_of
 from llmfair.results import PARITY_OPEN, Figure, Reach, Results, absent_row, query_figures, stratum_of
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 from llmfair.settings.declaration import band_of, default_of
@@ -56,7 +56,7 @@ class ComparedRun:
     @property
     def keys(self) -> list[Key]:
         """What figures are of, without conditions that only repeat another."""
-        return [key for key in self.results.design.keys if key not in self.aside]
+        return [key for key in self.results.design.keys if not is_of(key, self.aside)]
 
     @cached_property
     def values(self) -> dict[tuple[str, str], dict[str, float]]:

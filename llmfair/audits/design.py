@@ -40,7 +40,7 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_lines
 from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measure, parse_measures
-from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side
+from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side, is_of
 from llmfair.prompts import Prompt
 from llmfair.results import PlainResults, Results
 from llmfair.rundir import Contents, csv_lines, csv_text, with_factors
@@ -468,7 +468,7 @@ def judged(results: R, **commands: Any) -> R:
     same = ("task", "run", "dataset", "attribute", "model", "words", "level", "band", "measures", "findings")
     conclusions = typed.Conclusions(
         **{name: getattr(results, name) for name in same},
-        keys=[key for key in results.design.keys if key not in kind.measure.aside],
+        keys=[key for key in results.design.keys if not is_of(key, kind.measure.aside)],
         figures=results.by_key(),
         complete=results.status != "incomplete",
         prompted=results.design.prompted,

@@ -22,7 +22,7 @@ from llmfair.errors import LlmfairError, RequirementFailed, UsageError, did_you_
 from llmfair.io.files import write_whole
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import in_words, parse_figure, parse_measure
-from llmfair.nouns import Conclusion, Key
+from llmfair.nouns import Conclusion, Key, is_of
 from llmfair.results import Finding, Reach, Requirement, Results, Row, RunVerdict, absent_row
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
     for gate in gates:
         idle = always_held(gate, results.reach, results.where)
         if gate.condition is None:
-            keys = [key for key in results.keys if key not in results.aside]
+            keys = [key for key in results.keys if not is_of(key, results.aside)]
         else:
             keys = [key for key in results.keys if key == gate.condition] or [Key(gate.condition)]
         measure = as_shown(gate.measure, results.shown)

@@ -33,7 +33,7 @@ from llmfair.io.files import AGAIN, SCHEMA, json_text, read_rows, write_whole
 from llmfair.io.trec import RunFile, read_scores
 from llmfair.metrics.base import Column, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.nouns import Attribute, Key, Measurement
+from llmfair.nouns import Attribute, Key, Measurement, is_of
 from llmfair.results import (
     Band,
     Conclusions,
@@ -516,7 +516,7 @@ def verdict_of(
             **{name: getattr(facts, name) for name in names},
             level=settings.level,
             band=band_of(settings.band),
-            keys=[key for key in measured.keys if key not in kind.measure.aside],
+            keys=[key for key in measured.keys if not is_of(key, kind.measure.aside)],
             figures={(row.measure, row.key(facts.contrasts)): row for row in rows if not row.group},
             complete=facts.incomplete is None,
             **of_run,

@@ -16,6 +16,7 @@ from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.scoring import ScoredRun, ScoreResults
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, plain_name
+from llmfair.nouns import is_of
 from llmfair.metrics.names import in_words
 from llmfair.report.figures import (
     HEADLINES,
@@ -211,7 +212,7 @@ def named_conditions(results: ScoreResults) -> list[NamedCondition]:
     named = []
     for run, condition in conditions:
         kind, name = kind_of(run.task), condition
-        if condition in kind.measure.aside:
+        if is_of(condition, kind.measure.aside):
             name = kind.words.titles.get(condition, condition)
         if not distinct:
             name = f"{run.run} {name}" if of_runs[run.run] > 1 else run.run

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
+from llmfair.nouns import is_of
 from llmfair.report.figures import HEADLINES, against_the_band, favoured_of, spoken_of
 from llmfair.report.plots import Plot
 from llmfair.report.table import Table
@@ -117,7 +118,7 @@ class Group:
             (attribute, condition)
             for attribute, conditions in columns.items()
             for condition in conditions
-            if condition not in self.aside
+            if not is_of(condition, self.aside)
         ]
 
 
@@ -177,7 +178,7 @@ def headlines(group: Group, declared: Declared, number: int, titles: Mapping[str
         for audited in runs.values():
             results, cells = audited.results, audited.results.by_key()
             for condition, finding in results.findings.items():
-                if condition not in group.aside:
+                if not is_of(condition, group.aside):
                     of = f"{name}\n{results.attribute}: {titles.get(condition, condition)}"
                     values.append(spoken_of(finding, of, condition, cells))
     band = group.audits()[0].results.band

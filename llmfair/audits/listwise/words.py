@@ -159,7 +159,8 @@ def listwise_table(results: ListwiseResults) -> Table:
         elif unparseable or name == REPEAT:
             parts.append(unparseable or "the same prompt, the same orders")
         elif finding:
-            parts.append(conclusion(finding, None, results.band, results.words))
+            words = Words(*key.groups) if key.contrast else results.words
+            parts.append(conclusion(finding, None, results.band, words))
         conclusions[key] = "; ".join(parts)
     # of the input there is nothing to control for: its own figure stands in the column
     plain = [((measure, ""), rows.get((plain_name(measure), INITIAL))) for measure in results.shown]
