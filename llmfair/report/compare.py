@@ -16,8 +16,8 @@ from llmfair.audits.runs.exhibits import declared
 from llmfair.audits.scoring import ScoredRun, ScoreResults
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, plain_name
-from llmfair.nouns import is_of
 from llmfair.metrics.names import in_words
+from llmfair.nouns import is_of
 from llmfair.report.figures import (
     HEADLINES,
     against_the_band,

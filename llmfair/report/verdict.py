@@ -278,8 +278,10 @@ class VerdictWords:
         others = dict.fromkeys(
             self.title(each) for each in cases if each not in pairs and each.finding.conclusion == gravest
         )
+        if not others:
+            return said
         also = (self.of if len(others) == 1 else self.of_several).format(listed([*others]))
-        return said + f"; {STATUSES[gravest]} also {also}" * bool(others)
+        return f"{said}; {STATUSES[gravest]} also {also}"
 
     def put_behind(self, outside: Sequence[Case], pairs: Sequence[Case]) -> str:
         """Who is put behind or ahead of whom: a group by name where most of its pairs say so, else pairs alone."""

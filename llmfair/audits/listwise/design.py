@@ -462,6 +462,9 @@ class ListwiseDesign(Design[Ranked]):
 SHOWN_QUERIES = 5
 MOST_PERMUTED = 6
 """Of more groups the permutation tests of all pairs are approximated."""
+OF_GROUPS = "SelectionRate@20,ImpactRatio@20"
+BY_CHANCE = "ImpactRatio(chance)@20,ExpRatio(worst),ExpRatio(chance)"
+"""What is shown of each group, where there are several, and what is told of all together."""
 OF_WINDOWS = ("PreferenceOdds", "SlotOdds", "RelevanceOdds")
 """What is shown, measured and concluded from where nothing is ranked."""
 
@@ -499,6 +502,8 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     shown = f"P@20,ExpRatio{control},{odds}"
     measured = f"{shown},SlotOdds,RelevanceOdds,ExpRatio,RelevanceRatio,overlap@20,nDCG@20,RBO,Tau"
     concluded = f"{odds},RelevanceOdds,ExcessRatio{control}"  # whatever --measures names
+    if attribute.groups:
+        shown, measured = f"{shown},{OF_GROUPS}", f"{measured},{OF_GROUPS},{BY_CHANCE}"
     if partition:
         shown = measured = concluded = ",".join(OF_WINDOWS)
     candidates = [dataset.candidates(query) for query in queries]

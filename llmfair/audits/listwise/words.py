@@ -166,19 +166,17 @@ def listwise_table(results: ListwiseResults) -> Table:
     plain = [((measure, ""), rows.get((plain_name(measure), INITIAL))) for measure in results.shown]
     figures = [(place, Key(INITIAL), row) for place, row in plain if row is not None]
     every = [row for row in results.of_all() if row.condition in (*conditions, INITIAL)]
-    if design.contrasts:  # the figures of a group are in its row, as those of a pair are in its own
+    if design.contrasts:  # what is of a group or a pair is in its row, what compares none in that of the prompt
         figures += [
-            ((row.measure, ""), Key(row.condition, contrast=row.group), row) for row in every if row.group
+            ((row.measure, ""), Key(row.condition, contrast=row.group or row.contrast), row) for row in every
         ]
-        of_pairs = ((m, key, rows.get((m, key))) for m in results.shown for key in design.keys)
-        figures += [((measure, ""), key, row) for measure, key, row in of_pairs if row is not None]
     else:
         figures += [((row.measure, row.group), Key(row.condition), row) for row in every]
     shown = _rows_of_groups(results) if design.contrasts else [*map(Key, conditions)]
     texts = {**conclusions, INITIAL: "before the model"}
     columns: list[Column[Key]] = [
         ("prompt", lambda key: TITLES.get(key.condition, key.condition)),
-        *[("groups", lambda key: key.contrast)][: len(design.contrasts)],
+        *[("groups", lambda key: key.contrast or "all")][: len(design.contrasts)],
         *figure_columns(results, results.shown, figures, results.verdict),
         ("conclusion" if results.findings else "note", texts.get),
     ]
@@ -201,19 +199,26 @@ def listwise_table(results: ListwiseResults) -> Table:
     )
 
 
+GROUP_NOTES = (
+    ("ImpactRatio(chance)@20", "ImpactRatio(chance)@20", "least impact ratio that chance gives"),
+    ("ExpRatio(worst)", "ExpRatio(chance)", "least over greatest mean exposure of groups"),
+)
 MOST_GROUPS = 6
 """Of more groups only the pairs outside the band are in the table."""
 
 
 def _rows_of_groups(results: ListwiseResults) -> list[Key]:
-    """The rows of the first prompt's groups, its pairs unless they are too many, and the pairs of all other prompts
-    that are outside the band."""
+    """A row for each prompt; of the first its groups, and its pairs unless they are too many; of others the pairs that
+    are outside the band."""
     design, (first, *_) = results.design, results.design.conditions
-    groups = [Key(first, contrast=group) for group in design.groups]
     outside = {key for key, of in results.findings.items() if of.conclusion == "outside"}
-    few = len(groups) <= MOST_GROUPS
-    pairs = [key for key in design.keys if key in outside or (few and key.condition == first)]
-    return groups + [key for key in pairs if key.condition != REPEAT]
+    few, rows = len(design.groups) <= MOST_GROUPS, list[Key]()
+    for condition in design.conditions:
+        pairs = [Key(condition, contrast=contrast) for contrast in design.contrasts]
+        rows += [Key(condition), *(Key(condition, contrast=group) for group in design.groups if condition == first)]
+        if condition != REPEAT:
+            rows += [key for key in pairs if key in outside or (few and condition == first)]
+    return rows
 
 
 def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Iterator[str]:
@@ -228,6 +233,14 @@ def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Iterator[str
     few = ", ".join(f"{group} {number:,}" for group, number in design.few.items())
     unknown = f"; unknown or in several groups {design.unknown:,}" * bool(design.unknown)
     yield f"items in lists: {items}{unknown}" + f"; too few to compare (--min-group): {few}" * bool(few)
+    rows = {(row.measure, row.condition): row for row in results.of_all()}
+    for measure, chance, says in GROUP_NOTES:
+        if (row := rows.get((measure, design.conditions[0]))) and row.value is not None:
+            by_chance = rows.get((chance, design.conditions[0]))
+            p = None if by_chance is None else by_chance.p if row.p is None else row.p
+            expected = "" if by_chance is None else f"{by_chance.value:.2f} by chance"
+            test = "" if p is None else f", p {p_text(p)}"
+            yield f"{says} ({design.conditions[0]}): {row.value:.2f} ({expected}{test})"
     yield (
         "odds of a group: against the mean of all groups; of a pair A:B: that A is put ahead of B; all from one model, "
         f"p adjusted over {count(len(pairs), 'pair')} and prompts"
