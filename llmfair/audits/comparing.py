@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, product
+from itertools import chain
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -162,7 +162,8 @@ def changes_by_query(
             f"{base.name} and {other.name} have no {kind_of(base.results.task).words.condition} in common.",
             f"llmfair runs show {base.run.path} names its own",
         )
-    both = {name for name, key in base.values.keys() & other.values.keys() if key in keys}
+    plain = {*keys, *(key.of_all_contrasts for key in keys)}
+    both = {name for name, key in base.values.keys() & other.values.keys() if key in plain}
     findings = (finding for run in (base, other) for finding in run.results.findings.values())
     both |= {finding.measure for finding in findings} & {*other.results.measures}
     listed = ",".join(name for name in base.results.measures if name in both)
@@ -173,7 +174,12 @@ def changes_by_query(
     measures = chosen or directed
     headlines = headlines_of(measures)
     shown = [name for name in base.results.shown if name in other.results.shown]
-    for measure, key in product(measures, keys):
+    every = {
+        key: key.of_all_contrasts for key in keys
+    }  # what compares no groups is one figure for all contrasts
+    of_groups = {of for of, key in base.values if isinstance(key, Key) and key.contrast}
+    asked = ((of, dict.fromkeys(every if str(of) in of_groups else every.values())) for of in measures)
+    for measure, key in ((measure, key) for measure, of in asked for key in of):
         name, on_log_scale = as_shown(str(measure), shown), measure.definition.scale == "log"
         before, after = (run.values.get((str(measure), key), {}) for run in (base, other))
         queries = sorted(before.keys() & after.keys())

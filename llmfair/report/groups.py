@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
-from llmfair.nouns import is_of
+from llmfair.nouns import Key, is_of
 from llmfair.report.figures import HEADLINES, against_the_band, favoured_of, spoken_of
 from llmfair.report.plots import Plot
 from llmfair.report.table import Table
@@ -214,12 +214,14 @@ class FurthestQuery:
 
 @dataclass(frozen=True)
 class Furthest:
-    """Queries by their own value of a measure, the one furthest from parity first; `over` what it was taken."""
+    """Queries by their own value of a measure, the one furthest from parity first; `over` what it was taken. `groups`:
+    the two that are compared, of several."""
 
     title: str
     by: str
     over: str
     queries: Sequence[FurthestQuery]
+    groups: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,8 @@ def furthest_from_parity(
     if not queries:
         return None
     title = f"The {len(queries)} of {count(results.design.queries, 'query', 'queries')} furthest from parity"
-    return Furthest(title, named(by, results), over, queries)
+    groups = next((of.groups for of in conditions if isinstance(of, Key) and of.contrast), ("", ""))
+    return Furthest(title, named(by, results), over, queries, groups)
 
 
 def distance(ratios: Iterable[float]) -> float:

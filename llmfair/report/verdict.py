@@ -188,7 +188,7 @@ class Case:
     @property
     def mitigation(self) -> str:
         """How a model whose weights are here is trained away from its preference; of others nothing."""
-        return f" · mitigate: {self.facts.training}" if self.facts.training else ""
+        return f" · mitigate: {self.facts.training}" if self.facts.training and not self.key.contrast else ""
 
     @property
     def run(self) -> str:
@@ -320,8 +320,9 @@ class VerdictWords:
             said.setdefault(STATUSES[each.finding.conclusion] + why, []).append(each)
         if len(said) == 1:
             ((status, of),) = said.items()
-            most = sorted((each.figure.value, each) for each in of if each.figure and each.figure.value)
-            ends = [self.odds(most[place][1]) for place in (0, -1)] if most else []
+            figures = {each.figure.value: each for each in of if each.figure and each.figure.value}
+            most = sorted(figures)
+            ends = [self.odds(figures[most[place]]) for place in (0, -1)] if most else []
             between = f", {pairs[0].label} from {' to '.join(ends)}" if len(most) > 1 else ""
             return f"all {len(of)} pairs of groups: {status}{between}"
         return "; ".join(

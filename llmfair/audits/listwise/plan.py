@@ -61,7 +61,7 @@ the more questions, the less is left to the order."""
 def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
     """ExpRatio and odds of rankings of rankers that always put one side first, P@20 of a perfect one, by measure."""
     settings, ranker = design.settings, design.ranker
-    if design.partition or settings.initial not in ("random", "mirrored"):
+    if design.partition or design.attribute.groups or settings.initial not in ("random", "mirrored"):
         return {}
     both = [items.sizes for items in design.lists if items.both_sides]
     judged = [(items.n, items.relevant) for items in design.lists if items.judged]
@@ -224,6 +224,7 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
     lists = [items for items in design.lists if items.pairs]
     unknown = {
         "no_model_asked": isinstance(design.ranker, Ranker),
+        "several_groups": bool(design.attribute.groups),
         "order_not_random": design.settings.initial != "random",
         "no_list_of_both_sides": not any(items.both_sides for items in design.lists),
         "no_common_grade": not lists,

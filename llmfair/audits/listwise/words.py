@@ -33,7 +33,7 @@ from llmfair.audits.scoring import ScoredRun
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.metrics.names import in_words, parse_measure
-from llmfair.nouns import Key, condition_of
+from llmfair.nouns import Key, Side, condition_of
 from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
@@ -166,7 +166,9 @@ def listwise_table(results: ListwiseResults) -> Table:
     plain = [((measure, ""), rows.get((plain_name(measure), INITIAL))) for measure in results.shown]
     figures = [(place, Key(INITIAL), row) for place, row in plain if row is not None]
     every = [row for row in results.of_all() if row.condition in (*conditions, INITIAL)]
-    if design.contrasts:  # what is of a group or a pair is in its row, what compares none in that of the prompt
+    if (
+        design.contrasts
+    ):  # what is of a group or a pair is in its row, what compares none in that of the prompt
         figures += [
             ((row.measure, ""), Key(row.condition, contrast=row.group or row.contrast), row) for row in every
         ]
@@ -215,7 +217,10 @@ def _rows_of_groups(results: ListwiseResults) -> list[Key]:
     few, rows = len(design.groups) <= MOST_GROUPS, list[Key]()
     for condition in design.conditions:
         pairs = [Key(condition, contrast=contrast) for contrast in design.contrasts]
-        rows += [Key(condition), *(Key(condition, contrast=group) for group in design.groups if condition == first)]
+        rows += [
+            Key(condition),
+            *(Key(condition, contrast=group) for group in design.groups if condition == first),
+        ]
         if condition != REPEAT:
             rows += [key for key in pairs if key in outside or (few and condition == first)]
     return rows
@@ -501,7 +506,8 @@ class ListwiseWords(VerdictWords):
         measures = case.facts.measures
         if ratio_of(measures, declared(measures), of_queries=True) is None:  # nothing tells queries apart
             return f"single answers: llmfair runs show {case.run} --answers{case.mitigation}"
-        remedies = "" if case.facts.run is None else f" · mitigate: llmfair mitigate {case.run}"
+        mitigated = case.facts.run is not None and not case.key.contrast
+        remedies = f" · mitigate: llmfair mitigate {case.run}" * mitigated
         return f"llmfair runs show {case.run} --furthest{case.mitigation or remedies}"
 
 
@@ -534,7 +540,8 @@ def _question(spec: str, *options: Any) -> Question:
 def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plot]:
     """Utility and exposure, or preference where nothing is ranked; the headline and its band."""
     cells = results.by_key()
-    conditions = [name for name in results.design.conditions if results.chains[name].ranked]
+    design = results.design
+    conditions = [name for name in design.conditions if results.chains[name].ranked]
     names = {condition: TITLES.get(condition, condition) for condition in (*conditions, INITIAL)}
     across, up = utility_of(results.shown, declared) or "", ratio_of(results.shown, declared) or ""
     points = list[Point]()
@@ -548,7 +555,12 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
         of = results.reach.get(plain_name(up), Reach())
         reach = None if of.low is None or of.high is None else (of.low, of.high)
         yield utility_and_ratio(points, plain_name(across), plain_name(up), reach)
-    yield from headline_plots(results, conditions, declared, TITLES)
+    pairs = (
+        [key for key in _rows_of_groups(results) if key in results.findings]
+        if design.contrasts
+        else conditions
+    )
+    yield from headline_plots(results, pairs, declared, TITLES)
 
 
 # Queries whose lists are far from parity, both rankings side by side.
@@ -557,13 +569,18 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
 def furthest_lists(
     folder: Path, results: ListwiseResults, exhibits: Exhibits, by: str
 ) -> groups.Furthest | None:
-    """The queries whose own value of the measure `by` is furthest from parity under some prompt."""
+    """The queries whose own value of the measure `by` is furthest from parity under some prompt; of several contrasts,
+    in the one that the verdict speaks of."""
     design, titles, (lists, ranked) = results.design, exhibits.titles, read_lists(folder)
-    conditions = [condition for condition in design.conditions if condition != REPEAT]
+    contrast = "" if results.verdict is None else results.verdict.contrast
+    protected, unprotected = Key("", contrast=contrast).groups if contrast else Side
+    side_of: dict[str | None, Side] = {protected: Side.PROTECTED, unprotected: Side.UNPROTECTED}
+    conditions = [Key(condition, contrast=contrast) for condition in design.conditions if condition != REPEAT]
 
     def show(query_id: str, values: groups.Values) -> groups.FurthestQuery | None:
         """The prompt furthest from parity, and beside it the one furthest from that."""
-        of_query = {name: ranked[name][query_id] for name in values if query_id in ranked.get(name, {})}
+        asked = {key: ranked.get(condition_of(key), {}) for key in values}
+        of_query = {key: of[query_id] for key, of in asked.items() if query_id in of}
         values = {name: values[name] for name in conditions if name in of_query}
         if not values:
             return None
@@ -572,7 +589,8 @@ def furthest_lists(
         beside = max(others, key=lambda condition: abs(values[condition] - values[far]), default=None)
         row = lists[query_id]
         facts = {
-            d: (side, rel > 0) for d, side, rel in zip(row.doc_ids, row.side, row.relevance, strict=True)
+            d: (side_of.get(group), rel > 0)
+            for d, group, rel in zip(row.doc_ids, row.side, row.relevance, strict=True)
         }
         rankings = []
         for condition in (name for name in values if name in (far, beside)):
@@ -581,7 +599,9 @@ def furthest_lists(
             begun += f" {order + 1} of {design.orders}" * (design.orders > 1)
             begun += f", repeat {repeat + 1} of {design.repeats}" * (design.repeats > 1)
             items = [groups.Item(titles.get(d, d), *facts.get(d, (None, False))) for d in doc_ids]
-            rankings.append((f"{condition} prompt" + begun * (design.prompt_sha256 is not None), items))
+            rankings.append(
+                (f"{condition_of(condition)} prompt" + begun * (design.prompt_sha256 is not None), items)
+            )
         text = groups.figures_text(values, groups.named(by, results), TITLES)
         return groups.FurthestQuery(exhibits.queries.get(query_id, query_id), text, rankings)
 
@@ -615,6 +635,8 @@ UNKNOWN = {
     "order_not_random": "what it can find is known for --initial random only",
     "no_list_of_both_sides": "no list has items of both groups: nothing can be found",
     "no_common_grade": "no list has items of both groups with the same grade of relevance: nothing can be found",
+    "several_groups": "what it can find is simulated for two groups; all pairs and prompts share the error, so fewer "
+    "prompts (--conditions) or --contrast reference:GROUP find more",
     "sequential": "--sequential asks until each prompt is settled, so what it finds is not planned; leave it out to "
     "see what all windows find",
     "too_few_queries": f"no interval, which needs {FEWEST_QUERIES} queries",
