@@ -320,7 +320,7 @@ class Preference:
     `bound`: the odds are at most, or at least, what the estimate says, since slots or groups decide every outcome;
     `slots_decide`: slots alone do, so that no preference for items shows. `tied`: the share of comparisons, each
     query weighing alike, that neither item is ahead in. `null_scores`: the queries' where odds are 1; none where items
-    recur.
+    recur, or of several groups.
     """
 
     estimate: Estimate
@@ -350,12 +350,12 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
     return _preference(compared, level) if compared else None
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=512)
 def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Preference:
     """Of these very comparisons, which tables, conclusions and contrasts all ask for."""
     outcomes = _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
-    stratum = compared[0].stratum
-    value = strata.figure(outcomes, stratum)
+    stratum, contrast = compared[0].stratum, compared[0].contrast
+    value = strata.figure(outcomes, stratum, contrast)
     if value.always_ahead is not None:
         high = strata.one_way_bound(value.independent, level)
         limits: tuple[float | None, float | None] = (1 / high, None) if value.always_ahead else (None, high)
@@ -363,19 +363,20 @@ def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Prefere
         bound: Bound = "at least" if value.always_ahead else "at most"
         return Preference(Estimate(None, *limits, value.queries, value.reason), value, sides, bound)
     if value.reason != "separated":
-        fit = None if value.recurs else value.fit
+        fit = None if value.recurs or contrast else value.fit
         scores = np.zeros(0) if fit is None else strata.null_scores(outcomes, stratum, fit)
         tied = float(np.mean([each.tied for each in compared]))
         return Preference(_estimate(value, level), value, scores, tied=tied)
     # odds that leave slots out, as a bound of those that are separated
     plain = replace(outcomes, window=1)
-    alone = strata.figure(plain, stratum)
+    alone = strata.figure(plain, stratum, contrast)
     if alone.fit is None:
         return Preference(Estimate(None, None, None, value.queries, value.reason), value, np.zeros(0))
     decided = strata.slots_decide(outcomes, stratum)
     estimate = replace(_estimate(alone, level), reason="slots_decide" if decided else "separated")
     nearer: Bound = "at most" if alone.fit.log_odds < 0 else "at least"
-    return Preference(estimate, alone, strata.null_scores(plain, stratum, alone.fit), nearer, decided)
+    scores = np.zeros(0) if contrast else strata.null_scores(plain, stratum, alone.fit)
+    return Preference(estimate, alone, scores, nearer, decided)
 
 
 def _estimate(value: strata.Figure, level: float) -> Estimate:
@@ -459,14 +460,14 @@ def preference_change(
         if not compared:
             return None
         outcomes = strata.together([(each.outcomes, each.doc_ids) for each in compared], numbers)
-        figures.append(strata.figure(outcomes, compared[0].stratum))
+        figures.append(strata.figure(outcomes, compared[0].stratum, compared[0].contrast))
     fits = [each.fit for each in figures]
     if fits[0] is None or fits[1] is None or (moved := strata.change(fits[0], fits[1])) is None:
         return None
     difference, spread = moved
     freedom = max(1.0, spread.clusters - 1)
     value = replace(figures[0], log_odds=difference, error=spread.error, freedom=freedom)
-    p = value.differs() if spread.recurs else None
+    p = value.differs() if spread.recurs or fits[0].beta is not None else None
     return _estimate(value, level), fits[0].parts - fits[1].parts, p
 
 

@@ -177,13 +177,15 @@ class Tally:
 class QueryComparisons:
     """Who was ahead among a query's items of equal grade; items are places in `doc_ids`. A query has no odds alone.
 
-    `stratum`: of which the odds are meant. `tied`: the share of comparisons that neither was ahead in.
+    `stratum` and `contrast`, numbers of two groups of several: of which the odds are meant. `tied`: the share of
+    comparisons that neither was ahead in.
     """
 
     outcomes: Compared
     doc_ids: Sequence[str]
     stratum: Stratum | None = None
     tied: float = 0.0
+    contrast: tuple[int, int] | None = None
 
     @property
     def ahead(self) -> float:
@@ -319,6 +321,11 @@ class Judged:
     def memo(self) -> dict[str, Value]:
         """Values that measures of other parameters share, and the same query in other contrasts, by name."""
         return {} if self.between_contrasts is None else self.between_contrasts
+
+    @property
+    def one_fit(self) -> bool:
+        """Whether the contrast is read from one fit of all groups."""
+        return self.members is not None and self.contrast is not None and len(self.names) > 2
 
     @cached_property
     def groups_of(self) -> Mapping[str, Flags]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -84,20 +85,40 @@ def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Valu
     """
     if of == "answers" and judged.encounters is None:
         return {}
-    if of not in judged.memo:  # the same comparisons whatever the stratum
-        protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
+    if (
+        of not in judged.memo
+    ):  # the same comparisons whatever the stratum, and in one fit whatever the contrast
         if of == "ranking":
             judged.memo[of] = _of_rankings(judged)
-        elif not set(judged.grades[protected].tolist()) & set(judged.grades[unprotected].tolist()):
+        elif not (pairs := _of_two_groups(groups := _groups(judged, judged.doc_ids), judged.grades)).any():
             judged.memo[of] = Undefined("no_common_grade")
         elif any(encounter.behind for encounter in judged.encounters or ()):
             judged.memo[of] = _of_choices(judged)
         else:
-            judged.memo[of] = _compared(judged, protected, unprotected, np.equal)
+            judged.memo[of] = _compared(judged, pairs, groups if judged.one_fit else None)
     value = judged.memo[of]
-    if stratum != "none" and isinstance(value, QueryComparisons):
-        value = replace(value, stratum=Stratum(stratum))
+    if isinstance(value, QueryComparisons):
+        if judged.one_fit and judged.contrast:
+            first, second = map(judged.names.index, judged.contrast)
+            value = replace(value, contrast=(first, second))
+        if stratum != "none":
+            value = replace(value, stratum=Stratum(stratum))
     return value
+
+
+def _groups(judged: Judged, doc_ids: Sequence[str]) -> Places:
+    """Each item's group in the order of names, or side, protected ones before others; -1 of none; shape (n,)."""
+    if judged.one_fit and judged.members is not None:
+        names = {name: number for number, name in enumerate(judged.names)}
+        return np.array([names.get(judged.members.get(doc_id) or "", -1) for doc_id in doc_ids], np.intp)
+    sides = {None: -1, Side.PROTECTED: 0, Side.UNPROTECTED: 1}
+    return np.array([sides[judged.sides.get(doc_id)] for doc_id in doc_ids], np.intp)
+
+
+def _of_two_groups(groups: Places, grades: Places) -> Flags:
+    """Which two items are of equal grade and of different groups, the first of the one before; shape (n, n)."""
+    pairs: Flags = (grades[:, None] == grades) & (groups[:, None] < groups) & (groups[:, None] >= 0)
+    return pairs
 
 
 def shared_strata(items: Iterable[tuple[Side | None, bool]]) -> list[Stratum]:
@@ -140,8 +161,7 @@ def relevance_odds(judged: Judged, cutoff: None) -> Values:
         return {}
     if len(np.unique(judged.grades)) < 2:
         return Undefined("no_common_grade")
-    everyone = np.ones(len(judged.doc_ids), dtype=bool)
-    return _compared(judged, everyone, everyone, np.greater)
+    return _compared(judged, np.greater(judged.grades[:, None], judged.grades))
 
 
 def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
@@ -149,18 +169,18 @@ def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
     if not judged.rankings and judged.encounters is None:
         return Undefined("not_ranked")
     doc_ids = (*judged.doc_ids, *judged.missing)
-    sides = np.array([judged.sides.get(doc_id) for doc_id in doc_ids], object)
+    groups = _groups(judged, doc_ids)
     grades = np.array([judged.candidates.relevance.get(doc_id, 0) for doc_id in doc_ids], np.int64)
     listed = np.arange(len(doc_ids)) < len(judged.doc_ids)
-    if any(side is not None for side in sides[~listed]):
+    if (groups[~listed] >= 0).any():
         compared = ~listed | np.array([doc_id in judged.candidates.relevance for doc_id in doc_ids])
     else:
         compared = listed
     places = np.full((len(judged.rankings), len(doc_ids)), float(len(doc_ids)))
     for row, ranking, order in zip(places, judged.rankings, judged.orders, strict=True):
         row[listed] = _places(ranking, judged.doc_ids, order)
-    protected, other = (np.flatnonzero(compared & (sides == side)) for side in Side)
-    make = partial(_pairs, protected, other, grades, listed, places)
+    groups = np.where(compared, groups, -1)
+    make = partial(_pairs, groups, grades, listed, places, judged.one_fit)
     pairs = make()
     if not pairs.size or not judged.rankings:
         return Undefined("no_common_grade")
@@ -168,18 +188,21 @@ def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
     return QueryComparisons(pair_counts(pairs, make), doc_ids, tied=tied / (len(places) * pairs.size))
 
 
-def _pairs(protected: Places, other: Places, grades: Places, listed: Flags, places: Floats) -> Comparisons:
+def _pairs(groups: Places, grades: Places, listed: Flags, places: Floats, several: bool) -> Comparisons:
     """All pairs of equal grade, of which one at least is listed, in rankings whose `places` have shape (runs, n)."""
-    equal = grades[protected][:, None] == grades[other]
-    first, second = np.nonzero(equal & (listed[protected][:, None] | listed[other]))
-    first, second = protected[first], other[second]
+    before, after = np.flatnonzero((groups >= 0) & (groups < groups.max())), np.flatnonzero(groups > 0)
+    pairs = (grades[before][:, None] == grades[after]) & (listed[before][:, None] | listed[after])
+    first, second = np.nonzero(pairs & (groups[before][:, None] < groups[after]) if several else pairs)
+    first, second = before[first], after[second]
     ahead = np.zeros(len(first))
     for row in places:
         ahead += (row[first] < row[second]) + (row[first] == row[second]) / 2
     relevant, query = grades[first] > 0, np.zeros(len(first), np.intp)
     slots = np.broadcast_to(0.0, (len(first), 2))
     ahead /= max(1, len(places))
-    return Comparisons(query, relevant, pairs_shown(relevant), 1, first, second, ahead, slots)
+    of_both = np.stack([groups[first], groups[second]], axis=1) if several else None
+    shown = pairs_shown(relevant)
+    return Comparisons(query, relevant, shown, 1, first, second, ahead, slots, groups=of_both)
 
 
 def pairs_shown(relevant: Flags) -> dict[tuple[int, Stratum], int]:
@@ -202,10 +225,8 @@ def _places(ranking: Ranking, doc_ids: Sequence[str], order: Places) -> Floats:
     return places
 
 
-def _compared(
-    judged: Judged, firsts: Flags, seconds: Flags, compare: np.ufunc
-) -> QueryComparisons | Undefined:
-    """The comparisons of all first encounters: of `firsts` with those `seconds` whose grades `compare`.
+def _compared(judged: Judged, pairs: Flags, groups: Places | None = None) -> QueryComparisons | Undefined:
+    """The comparisons of all first encounters, of two candidates that are `pairs`, shape (n, n).
 
     An item that is named is ahead of all named later, put behind or left out; of scored ones the higher, equal ones
     say nothing.
@@ -215,8 +236,7 @@ def _compared(
     for encounter in judged.encounters or ():
         doc_ids = (*encounter.ranked, *encounter.behind, *encounter.left_out)
         places = np.array([place_of[doc_id] for doc_id in doc_ids], dtype=np.intp)
-        of_places = compare(judged.grades[places][:, None], judged.grades[places])
-        first, second = np.nonzero(firsts[places][:, None] & seconds[places] & of_places)
+        first, second = np.nonzero(pairs[np.ix_(places, places)])
         if encounter.scores is not None:
             rank = -np.array(encounter.scores)
         else:
@@ -232,7 +252,10 @@ def _compared(
     if not compared.any():
         return _uncompared(judged)
     query, ahead = np.zeros(len(first), np.intp), (before < after).astype(float)
-    outcomes = Comparisons(query, relevant, pairs_shown(relevant), window, first, second, ahead, slots)
+    of_both = None if groups is None else np.stack([groups[first], groups[second]], axis=1)
+    outcomes = Comparisons(
+        query, relevant, pairs_shown(relevant), window, first, second, ahead, slots, groups=of_both
+    )
     return QueryComparisons(outcomes.some(compared), judged.doc_ids)
 
 
@@ -243,44 +266,49 @@ def _uncompared(judged: Judged) -> Undefined:
 
 
 def _of_choices(judged: Judged) -> QueryComparisons | Undefined:
-    """Who was chosen among equally relevant items of both groups, in all first encounters.
+    """Who was chosen among equally relevant items of different groups, in all first encounters.
 
     What is named next is chosen among those that are left. Which one of some items is chosen does not hang on the
     others that were shown (Luce 1959), so items of other grades and of neither group are left out.
     """
     grades, window = judged.candidates.relevance, 1
     place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
-    item, of_first, slots = list[int](), list[bool](), list[float]()
+    group_of = dict(zip(judged.doc_ids, _groups(judged, judged.doc_ids).tolist(), strict=True))
+    item, of_alternatives, slots = list[int](), list[int](), list[float]()
     starts, relevant, shown = list[int](), list[bool](), Counter[tuple[int, Stratum]]()
     for encounter in judged.encounters or ():
         doc_ids = (*encounter.ranked, *encounter.behind)
-        met = Counter((grades.get(doc_id, 0), judged.sides.get(doc_id)) for doc_id in doc_ids)
-        for grade in {grade for grade, _ in met}:
-            pairs = met[grade, Side.PROTECTED] * met[grade, Side.UNPROTECTED]
-            shown[0, Stratum.RELEVANT if grade > 0 else Stratum.IRRELEVANT] += pairs
+        met = Counter(
+            (grades.get(doc_id, 0), group) for doc_id in doc_ids if (group := group_of[doc_id]) >= 0
+        )
+        for one, other in combinations(met, 2):
+            if one[0] == other[0]:
+                shown[0, Stratum.RELEVANT if one[0] > 0 else Stratum.IRRELEVANT] += met[one] * met[other]
         last = max(1, len(encounter.shown) - 1)
         stood = {doc_id: 2 * slot / last - 1 for slot, doc_id in enumerate(encounter.shown)}
         for number, chosen in enumerate(encounter.ranked):
-            if judged.sides.get(chosen) is None:
+            if group_of[chosen] < 0:
                 continue
             grade = grades.get(chosen, 0)
             among = [doc_id for doc_id in doc_ids[number:] if grades.get(doc_id, 0) == grade]
-            sides = [judged.sides.get(doc_id) for doc_id in among]
-            if not {*Side} <= {*sides}:
+            groups = [group_of[doc_id] for doc_id in among]
+            if len({*groups} - {-1}) < 2:
                 continue
             starts.append(len(item))
             relevant.append(grade > 0)
-            for doc_id, side in zip(among, sides, strict=True):
-                if side is not None:
+            for doc_id, group in zip(among, groups, strict=True):
+                if group >= 0:
                     item.append(place_of[doc_id])
-                    of_first.append(side is Side.PROTECTED)
+                    of_alternatives.append(group)
                     slots.append(stood[doc_id])
             window = max(window, len(encounter.shown))
     if not starts:
         return _uncompared(judged)
-    query = np.zeros(len(starts), np.intp)
-    alternatives = np.array(starts), np.array(item), np.array(of_first), np.array(slots)
-    return QueryComparisons(Choices(query, np.array(relevant), shown, window, *alternatives), judged.doc_ids)
+    query, of_each = np.zeros(len(starts), np.intp), np.array(of_alternatives)
+    alternatives = np.array(starts), np.array(item), of_each == 0, np.array(slots)
+    several = of_each if judged.one_fit else None
+    outcomes = Choices(query, np.array(relevant), shown, window, *alternatives, groups=several)
+    return QueryComparisons(outcomes, judged.doc_ids)
 
 
 def _slots(encounter: Encounter, doc_ids: Sequence[str]) -> Floats:

@@ -1,4 +1,4 @@
-"""Tests of no group effect: sign flips over queries, shuffled group labels of items, Holm's adjustment.
+"""Tests of no group effect: sign flips over queries, shuffled group labels of items, adjustments, groups by name.
 
 Two nulls. `sign_flip`: no mean effect over queries. `permutation`: no effect in any query, within the strata
 (relevance grades) that a ranker may rightly treat unlike; it needs independent random initial orders.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import erfc, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,6 +117,42 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         largest = max(largest, min(1.0, (len(tested) - rank) * tested[place]))
         adjusted[place] = largest
     return adjusted
+
+
+def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
+    """Adjusted p values in the order given, by the share of false ones among all: p_(i) becomes min_{j≥i} m p_(j)/j.
+
+    None is a test that was not made: it stays None and does not count in m.
+    Source: Benjamini and Hochberg (1995), Controlling the false discovery rate.
+    """
+    tested = {place: p for place, p in enumerate(p_values) if p is not None}
+    adjusted: list[float | None] = [None] * len(p_values)
+    least = 1.0
+    for rank, place in reversed([*enumerate(sorted(tested, key=tested.__getitem__), 1)]):
+        least = adjusted[place] = min(least, len(tested) / rank * tested[place])
+    return adjusted
+
+
+class Named(NamedTuple):
+    """Groups that are put behind, or ahead of, more than half of those that they are compared with."""
+
+    behind: tuple[str, ...]
+    ahead: tuple[str, ...]
+
+
+def named_groups(outside: Mapping[tuple[str, str], int]) -> Named:
+    """By pair of groups, whether its odds lie outside the band: -1 below, the first being behind, 1 above, else 0.
+
+    A pair that could not be tested counts as one that is not outside.
+    """
+    pairs, sums = Counter[str](), {-1: Counter[str](), 1: Counter[str]()}
+    for (first, second), sign in outside.items():
+        pairs.update((first, second))
+        if sign:
+            sums[sign][first] += 1
+            sums[-sign][second] += 1
+    behind, ahead = (tuple(g for g in pairs if 2 * sums[sign][g] > pairs[g]) for sign in (-1, 1))
+    return Named(behind, ahead)
 
 
 def stratum_means(query: LabelledItems) -> tuple[float, float]:

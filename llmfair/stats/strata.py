@@ -11,15 +11,19 @@ and stratum showed, whether an answer told them apart or not. Items that come on
 of β is the jackknife's over queries. Where items recur, their qualities recur with them, and the error is that of
 three ways of clusters: queries, items of either group (Cameron, Gelbach and Miller 2011), with as many degrees of
 freedom as the way of fewest effective clusters has, less one.
+
+Of several groups there is one fit, β_g − β_h in the place of β, of groups that are linked: each is put ahead of the
+other somewhere, be it by way of further groups. An item counts on whichever side it stands, so that the error is that
+of queries and of dyads of items (Fafchamps and Gubert 2007; Aronow, Samii and Assenova 2015).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, combinations
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -46,6 +50,10 @@ FEWEST_ALONE = 60
 """A stratum of fewer comparisons has its slots' effect from both strata."""
 FEWEST_ITEMS = 4.0
 """Effective clusters: an interval from fewer says nothing of parity."""
+FEWEST_LINKED = 2
+"""Groups are linked by comparisons of so many queries, so that no single one of them holds a fit together."""
+Contrast = tuple[int, int]
+"""The numbers of two groups, the first of which is put ahead of the second."""
 Band = tuple[float, float]
 BAND: Band = (0.8, 1.25)
 GUARD: Band = (0.5, 2.0)
@@ -64,19 +72,23 @@ class Outcomes:
 
     `query`: its number; `relevant`: whether the items' grade is above 0. `shown`: by query number and stratum, the
     pairs of equal grade and both groups that first encounters showed. `window`: items of the largest; 1 where they were
-    not shown side by side.
+    not shown side by side. `groups`: of several groups, the number of each item's, as arrays of items are shaped;
+    `effects`: those that have a coefficient of their own.
     """
 
     query: Integers
     relevant: Flags
     shown: Mapping[tuple[int, Stratum], int]
     window: int
+    groups: Integers | None = field(default=None, kw_only=True)
+    effects: tuple[int, ...] = field(default=(), kw_only=True)
     signed: ClassVar[bool] = True
     arrays: ClassVar[tuple[str, ...]] = ("query", "relevant", "first", "second", "ahead", "slots")
 
     def some(self, rows: Flags | Integers) -> Self:
         """These outcomes alone."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in self.arrays})
+        names = self.arrays if self.groups is None else (*self.arrays, "groups")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def of(self, stratum: Stratum | None) -> Flags:
         """Which are of the stratum; of both where it is None."""
@@ -100,6 +112,26 @@ class Outcomes:
         pairs = [sum(self.shown.get((int(number), each), 0) for each in strata) for number in numbers]
         return 1 / np.array(pairs, float)[rows]
 
+    def nodes(self, stratum: Stratum | None, groups: int) -> Integers:
+        """The groups' numbers, those of the other stratum from so many `groups` on."""
+        assert self.groups is not None
+        other = self.of_rows(~self.of(stratum)).reshape(-1, *[1] * (self.groups.ndim - 1))
+        return self.groups + groups * other
+
+    def among(self, component: Integers, stratum: Stratum | None = None) -> Self:
+        """The outcomes within components, one of which each node has: groups, of two strata where one is given."""
+        nodes = self.nodes(stratum, len(component) if stratum is None else len(component) // 2)
+        effects = tuple(np.flatnonzero(component != np.arange(len(component))).tolist())
+        within = component[nodes[:, 0]] == component[nodes[:, 1]]
+        return replace(self, groups=nodes, effects=effects).some(within)
+
+    def _effects(self, intercepts: Sequence[Flags]) -> Sequence[Flags | Floats]:
+        """Columns of β, or of every group's."""
+        if self.groups is None or not intercepts:
+            return intercepts
+        first, second = self.groups.T
+        return [(first == group) - 1.0 * (second == group) for group in self.effects]
+
 
 @dataclass(frozen=True, eq=False)
 class Comparisons(Outcomes):
@@ -122,7 +154,7 @@ class Comparisons(Outcomes):
         """Columns of β, one for each of `intercepts`, of so many powers of z, and of its sign."""
         columns = [first - second for first, second in map(np.transpose, _powers(self.slots, powers))]
         signs = [np.sign(self.slots[:, 0] - self.slots[:, 1])] * sign
-        return np.stack([*intercepts, *columns, *signs], axis=1).astype(float)
+        return np.stack([*self._effects(intercepts), *columns, *signs], axis=1).astype(float)
 
     def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
         return _logistic(self.ahead, design, weights, coefficients)
@@ -130,6 +162,25 @@ class Comparisons(Outcomes):
     def parts(self) -> Iterator[Comparisons]:
         """All rows, in parts of whole queries."""
         yield self
+
+    def duels(self, stratum: Stratum | None, groups: int) -> tuple[Integers, Integers, Floats]:
+        """By query and the nodes of two, shape (d, 2): whether the first is ahead."""
+        return self.query, self.nodes(stratum, groups), self.ahead
+
+    def pair(self, contrast: Contrast) -> Comparisons:
+        """Those of two groups alone, as where there are no others."""
+        assert self.groups is not None
+        rows = self.among(_only(contrast, self.groups))
+        assert rows.groups is not None
+        back = rows.groups[:, 0] != contrast[0]
+        return replace(
+            rows,
+            first=np.where(back, rows.second, rows.first),
+            second=np.where(back, rows.first, rows.second),
+            ahead=np.where(back, 1 - rows.ahead, rows.ahead),
+            slots=np.where(back[:, None], rows.slots[:, ::-1], rows.slots),
+            groups=None,
+        )
 
 
 def _logistic(ahead: Floats, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
@@ -174,23 +225,50 @@ class PairCounts(Outcomes):
         return self.count * super().weights(stratum)
 
     def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
-        return np.stack(intercepts, axis=1).astype(float)
+        return np.stack(self._effects(intercepts), axis=1).astype(float)
 
     def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
         return _logistic(self.ahead, design, weights, coefficients)
 
     def parts(self) -> Iterator[Comparisons]:
         for number in np.unique(self.query).tolist():
-            part, strata = self.make[number](), self.relevant[self.query == number]
+            part, strata = self.make[number](), np.unique(self.relevant[self.query == number])
             yield part if len(strata) > 1 else part.some(part.relevant == strata[0])
+
+    def among(self, component: Integers, stratum: Stratum | None = None) -> Self:
+        return super().among(component, stratum)._made(lambda part: part.among(component, stratum))
+
+    def duels(self, stratum: Stratum | None, groups: int) -> tuple[Integers, Integers, Floats]:
+        return self.query, self.nodes(stratum, groups), self.ahead
+
+    def pair(self, contrast: Contrast) -> PairCounts:
+        assert self.groups is not None
+        rows = super().among(_only(contrast, self.groups))
+        assert rows.groups is not None
+        ahead = np.where(rows.groups[:, 0] != contrast[0], 1 - rows.ahead, rows.ahead)
+        return replace(rows, ahead=ahead, groups=None)._made(lambda part: part.pair(contrast))
+
+    def _made(self, change: Callable[[Comparisons], Comparisons]) -> Self:
+        """The same, with every query's own comparisons changed, too."""
+
+        def changed(make: Callable[[], Comparisons]) -> Comparisons:
+            return change(make())
+
+        return replace(self, make={number: partial(changed, make) for number, make in self.make.items()})
 
 
 def pair_counts(pairs: Comparisons, make: Callable[[], Comparisons]) -> PairCounts:
     """Of one query's comparisons, which `make` makes again."""
-    relevant, row = np.unique(pairs.relevant, return_inverse=True)
-    count, query = np.bincount(row), np.zeros(len(relevant), np.intp)
+    kind: NDArray[Any] = pairs.relevant
+    if pairs.groups is not None:
+        several = int(pairs.groups.max(initial=0)) + 1
+        kind = (kind * several + pairs.groups[:, 0]) * several + pairs.groups[:, 1]
+    _, place, row = np.unique(kind, return_index=True, return_inverse=True)
+    count, query = np.bincount(row), np.zeros(len(place), np.intp)
     ahead = np.bincount(row, pairs.ahead) / count
-    return PairCounts(query, relevant, pairs.shown, pairs.window, count, ahead, {0: make})
+    groups = None if pairs.groups is None else pairs.groups[place]
+    relevant = pairs.relevant[place]
+    return PairCounts(query, relevant, pairs.shown, pairs.window, count, ahead, {0: make}, groups=groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +304,8 @@ class Choices(Outcomes):
     def some(self, rows: Flags | Integers) -> Self:
         kept = self.of_rows(rows)
         starts = np.cumsum([0, *self._sizes[rows]])[:-1]
-        alternatives = {name: getattr(self, name)[kept] for name in ("item", "of_first", "slots")}
+        names = ("item", "of_first", "slots", *["groups"] * (self.groups is not None))
+        alternatives = {name: getattr(self, name)[kept] for name in names}
         return replace(
             self, query=self.query[rows], relevant=self.relevant[rows], starts=starts, **alternatives
         )
@@ -241,6 +320,8 @@ class Choices(Outcomes):
     def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
         columns = _powers(self.slots, powers)
         groups = [self.of_first & self.of_rows(each) for each in intercepts]
+        if self.groups is not None and intercepts:
+            groups = [self.groups == group for group in self.effects]
         return np.stack([*groups, *columns], axis=1).astype(float)
 
     def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
@@ -262,8 +343,62 @@ class Choices(Outcomes):
     def parts(self) -> Iterator[Choices]:
         yield self
 
+    def among(self, component: Integers, stratum: Stratum | None = None) -> Self:
+        nodes = self.nodes(stratum, len(component) if stratum is None else len(component) // 2)
+        chosen = self.of_rows(nodes[self.starts])
+        stay = component[nodes] == component[chosen]
+        rows = np.logical_or.reduceat(stay & (nodes != chosen), self.starts)
+        stay &= self.of_rows(rows)
+        sizes = np.add.reduceat(stay.astype(np.intp), self.starts)[rows]
+        return replace(
+            self, query=self.query[rows], relevant=self.relevant[rows], starts=np.cumsum([0, *sizes])[:-1],
+            item=self.item[stay], of_first=self.of_first[stay], slots=self.slots[stay], groups=nodes[stay],
+            effects=tuple(np.flatnonzero(component != np.arange(len(component))).tolist()),
+        )  # fmt: skip
+
+    def duels(self, stratum: Stratum | None, groups: int) -> tuple[Integers, Integers, Floats]:
+        """Of the chosen one with each of the others."""
+        nodes = self.nodes(stratum, groups)
+        pairs = np.stack([self.of_rows(nodes[self.starts]), nodes], axis=1)
+        others = pairs[:, 0] != pairs[:, 1]
+        return self.of_rows(self.query)[others], pairs[others], np.ones(int(others.sum()))
+
+    def pair(self, contrast: Contrast) -> Choices:
+        assert self.groups is not None
+        rows = self.among(_only(contrast, self.groups))
+        assert rows.groups is not None
+        of_first: Flags = rows.groups == contrast[0]
+        return replace(rows, of_first=of_first, groups=None)
+
 
 Compared = Comparisons | Choices | PairCounts
+
+
+def _only(contrast: Contrast, groups: Integers) -> Integers:
+    """The component of each of these groups where the two alone share one."""
+    component = np.arange(max(int(groups.max(initial=0)), *contrast) + 1)
+    component[max(contrast)] = min(contrast)
+    return component
+
+
+def _linked(outcomes: Compared, stratum: Stratum | None, groups: int) -> Integers:
+    """Of each node, the first one that it is linked with both ways: each is ahead of the other, be it by way of others.
+
+    Between nodes that are not, no finite odds are the likeliest (Ford 1957).
+    """
+    count = groups if stratum is None else 2 * groups
+    query, pairs, ahead = outcomes.duels(stratum, groups)
+    key = pairs.min(axis=1, initial=count) * count + pairs.max(axis=1, initial=0)
+    queries = np.bincount(np.unique(query * count**2 + key) % count**2, minlength=count**2)
+    often = queries[key] >= FEWEST_LINKED
+    first, second = pairs.T
+    reached = np.eye(count, dtype=bool)
+    reached[first[often & (ahead > 0)], second[often & (ahead > 0)]] = True
+    reached[second[often & (ahead < 1)], first[often & (ahead < 1)]] = True
+    for _ in range(count.bit_length()):
+        reached = reached @ reached
+    component: Integers = (reached & reached.T).argmax(axis=1)
+    return component
 
 
 def _powers(slots: Floats, most: int) -> list[Floats]:
@@ -290,6 +425,8 @@ def together(
             "query": np.full(len(outcomes.query), number),
             "relevant": outcomes.relevant,
         }
+        if outcomes.groups is not None:
+            own["groups"] = outcomes.groups
         if isinstance(outcomes, PairCounts):
             own |= {"count": outcomes.count, "ahead": outcomes.ahead}
             make[number] = partial(_numbered, outcomes, number, item)
@@ -415,17 +552,21 @@ class Figure:
         return p is not None and p < (1 - level) / 2
 
 
-def figure(outcomes: Compared, stratum: Stratum | None = None) -> Figure:
-    """The odds of a stratum, or of both together, with the error that their items' recurrence asks for."""
+def figure(outcomes: Compared, stratum: Stratum | None = None, contrast: Contrast | None = None) -> Figure:
+    """The odds of a stratum, or of both together, with the error that their items' recurrence asks for.
+
+    Of several groups those of the first of `contrast` against the second, from the fit of all; where only these two
+    were compared, as where there are no others.
+    """
+    if contrast is not None and outcomes.groups is not None:
+        pair = outcomes.pair(contrast)
+        if np.count_nonzero(np.bincount(outcomes.groups.reshape(-1))) > 2:
+            return _of_pair(outcomes, stratum, contrast, pair)
+        outcomes = pair
     own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
+    if (without := _without(own)) is not None:
+        return without
     count, queries = own.size, len(np.unique(own.query))
-    if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
-        return Figure(
-            count, queries, "too_few_comparisons" if count < FEWEST_COMPARISONS else "too_few_queries"
-        )
-    if own.ahead.min() == own.ahead.max() in (0, 1):
-        fewest = min(len(set(way)) for way in (own.query, own.first, own.second))
-        return Figure(count, queries, "always_one_way", always_ahead=bool(own.ahead[0]), independent=fewest)
     fit, rows = None, own
     if stratum is None or count >= FEWEST_ALONE:
         fit = fitted(own, own.weights(stratum))
@@ -435,19 +576,130 @@ def figure(outcomes: Compared, stratum: Stratum | None = None) -> Figure:
         fit = fitted(rows, rows.weights(None), stratum)
     if fit is None:
         return Figure(count, queries, "separated")
-    spread, recurring = fit.spread(fit.beta_alone), 0
-    if spread.recurs:
-        numbers = []
-        for part in own.parts():
-            query, *items = part.ways
-            several = int(query.max()) + 1
-            numbers += [np.unique(way * several + query) // several for way in items]
-        recurring = int((np.bincount(np.concatenate(numbers)) > 1).sum())
+    spread = fit.spread(fit.beta_alone)
+    recurring = _recurring(own) if spread.recurs else 0
     freedom = max(1.0, spread.clusters - 1) if spread.recurs else queries - 1.0
     return Figure(
         count, queries, None, fit.log_odds, round(spread.error, DECIMALS), freedom, recurs=spread.recurs,
         clusters=spread.clusters, shared=shared, fit=fit, recurring=recurring,
     )  # fmt: skip
+
+
+def _without(own: Compared) -> Figure | None:
+    """What stands for the odds of these outcomes where there are too few, or all go one way."""
+    count, queries = own.size, len(np.unique(own.query))
+    if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
+        return Figure(
+            count, queries, "too_few_comparisons" if count < FEWEST_COMPARISONS else "too_few_queries"
+        )
+    if own.ahead.min() == own.ahead.max() in (0, 1):
+        fewest = min(len(set(way)) for way in (own.query, own.first, own.second))
+        return Figure(count, queries, "always_one_way", always_ahead=bool(own.ahead[0]), independent=fewest)
+    return None
+
+
+def _recurring(own: Compared) -> int:
+    """How many items are in several queries."""
+    numbers = []
+    for part in own.parts():
+        query, *items = part.ways
+        several = int(query.max()) + 1
+        numbers += [np.unique(way * several + query) // several for way in items]
+    return int((np.bincount(np.concatenate(numbers)) > 1).sum())
+
+
+def _of_pair(outcomes: Compared, stratum: Stratum | None, contrast: Contrast, pair: Compared) -> Figure:
+    own = pair if stratum is None else pair.some(pair.of(stratum))
+    without, fit = _without(own), group_fit(outcomes, stratum)
+    linked = fit is not None and fit.component[contrast[0]] == fit.component[contrast[1]]
+    if without is not None and not (linked and without.always_ahead is not None):
+        return without
+    count, queries = own.size, len(np.unique(own.query))
+    if fit is None or not linked:
+        return Figure(count, queries, "separated")
+    return replace(fit.figure(fit.contrast(*contrast), count, queries, contrast), recurring=_recurring(own))
+
+
+def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Figure]:
+    """Of each group, the log odds of its items against the mean of all groups, each of which weighs alike.
+
+    Groups that are not linked with most of the others have none, and are not in the mean.
+    """
+    own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
+    fit, figures = group_fit(outcomes, stratum), dict[int, Figure]()
+    query, pairs, ahead = own.duels(None, 0)
+    count_of = own.count if isinstance(own, PairCounts) else np.ones(len(query))
+    component = np.arange(int(pairs.max(initial=-1)) + 1) if fit is None else fit.component
+    among = np.flatnonzero(component == np.bincount(component).argmax()).tolist()
+    for group in np.unique(pairs).tolist():
+        rows = (pairs == group).any(axis=1)
+        won = np.where(pairs[rows, 0] == group, ahead[rows], 1 - ahead[rows])
+        count, queries = int(count_of[rows].sum()), len(np.unique(query[rows]))
+        if fit is not None and group in among and len(among) > 1:
+            mean = np.mean([fit.contrast(group, other) for other in among], axis=0)
+            figures[group] = fit.figure(mean, count, queries, (group,))
+        elif won.min() == won.max() in (0, 1):
+            figures[group] = Figure(count, queries, "always_one_way", always_ahead=bool(won[0]))
+        else:
+            figures[group] = Figure(count, queries, "separated")
+    return figures
+
+
+@dataclass(frozen=True, eq=False)
+class GroupFit:
+    """One fit of all groups: `component` of each, within which they are linked, and the groups that have a coefficient.
+
+    `shared`: slots have their effect from both strata.
+    """
+
+    fit: Fit
+    effects: tuple[int, ...]
+    component: Integers
+    shared: bool
+
+    @cached_property
+    def moved(self) -> _Moved:
+        return _moved(self.fit.rows())
+
+    def contrast(self, first: int, second: int) -> Floats:
+        """What times coefficients is the log odds of the first group against the second, shape (k,)."""
+        contrast = np.zeros(len(self.fit.coefficients))
+        for sign, group in ((1, first), (-1, second)):
+            if group in self.effects:
+                contrast[self.effects.index(group)] += sign
+        return contrast
+
+    def figure(self, contrast: Floats, comparisons: int, queries: int, groups: Iterable[int]) -> Figure:
+        """Of coefficients times a contrast of these groups, by t of the fewest of queries and effective items."""
+        moved, clusters = self.moved, float(queries)
+        if moved.recurs:
+            clusters = min(clusters, *map(moved.effective, groups))
+        fit = replace(self.fit, beta=contrast, clusters=clusters)
+        jackknife = _jackknife_variance(fit.changes @ contrast)
+        error = moved.error(np.linalg.solve(fit.hessian, contrast).astype(float), jackknife)
+        return Figure(
+            comparisons, queries, None, fit.log_odds, round(error, DECIMALS), max(1.0, clusters - 1),
+            recurs=moved.recurs, clusters=clusters, shared=self.shared, fit=fit,
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=32)
+def group_fit(outcomes: Compared, stratum: Stratum | None = None) -> GroupFit | None:
+    """The fit of several groups, once for all contrasts between them; None without a finite one."""
+    assert outcomes.groups is not None
+    groups = int(outcomes.groups.max(initial=-1)) + 1
+    own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
+    component = _linked(own, None, groups)
+    rows = own.among(component)
+    if not rows.size:
+        return None
+    if (stratum is None or rows.size >= FEWEST_ALONE) and (fit := fitted(rows, rows.weights(stratum))):
+        return GroupFit(fit, rows.effects, component, False)
+    if stratum is None:
+        return None
+    rows = outcomes.among(_linked(outcomes, stratum, groups), stratum)
+    shared = fitted(rows, rows.weights(None), stratum)
+    return None if shared is None else GroupFit(shared, rows.effects, component, True)
 
 
 def _t(distance: float, error: float) -> float:
@@ -467,13 +719,14 @@ class Spread:
 class Rows(NamedTuple):
     """Of whole queries: the scores of coefficients, shape (rows, k), or what each row moves an estimate by, (rows,).
 
-    `ways`: clusters of the rows; `own`: which are of the stratum.
+    `ways`: clusters of the rows; `own`: which are of the stratum; `groups`: of several, those of each way but queries.
     """
 
     scores: Floats
     information: Floats
     ways: tuple[Integers, ...]
     own: Flags
+    groups: Integers | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -481,7 +734,8 @@ class Fit:
     """The likeliest coefficients, β first, then slots' powers, then the sign.
 
     `rows` and `hessian`: those of the likelihood; `changes`, shape (queries, k): what leaving out each of `queries`
-    does, by one step of Newton's method.
+    does, by one step of Newton's method. Of several groups, whose effects come first, `beta` times the coefficients is
+    β of two, and `clusters` the effective ones that it hangs on.
     """
 
     coefficients: Floats
@@ -491,20 +745,21 @@ class Fit:
     changes: Floats
     powers: int
     sign: bool
+    beta: Floats | None = None
+    clusters: float = 0.0
 
     @property
     def log_odds(self) -> float:
-        return round(float(self.coefficients[0]), DECIMALS)
+        return round(float(self.coefficients @ self.beta_alone), DECIMALS)
 
     @property
     def parts(self) -> Floats:
         """Each query's part of β: its jackknife pseudo-value, shape (queries,)."""
-        return self.log_odds + (len(self.changes) - 1) * self.changes[:, 0]
+        return self.log_odds + (len(self.changes) - 1) * (self.changes @ self.beta_alone)
 
     @property
     def beta_alone(self) -> Floats:
-        alone: Floats = np.eye(len(self.coefficients))[0]
-        return alone
+        return np.eye(len(self.coefficients))[0] if self.beta is None else self.beta
 
     @property
     def first_slot(self) -> Floats:
@@ -515,7 +770,7 @@ class Fit:
 
     def spread(self, contrast: Floats) -> Spread:
         """The error of coefficients times a contrast, shape (k,)."""
-        return spread(self.changes @ contrast, partial(self.influence, contrast))
+        return spread(self.changes @ contrast, partial(self.influence, contrast), self.clusters)
 
     def influence(self, contrast: Floats) -> Iterator[Rows]:
         """What rows move coefficients times a contrast by."""
@@ -536,9 +791,9 @@ def fitted(outcomes: Compared, weights: Floats, stratum: Stratum | None = None) 
             coefficients, slopes = maximum
             if (changes := _jackknife(outcomes.ways[0], slopes)) is not None:
                 rows: Callable[[], Iterable[Rows]]
-                if isinstance(outcomes, PairCounts):
-                    each = weights / outcomes.count
-                    rows = partial(_rows_of_pairs, outcomes, each, stratum, coefficients)
+                if isinstance(outcomes, PairCounts) or outcomes.groups is not None:
+                    each = weights / outcomes.count if isinstance(outcomes, PairCounts) else weights
+                    rows = partial(_rows_anew, outcomes, each, stratum, coefficients, powers, sign)
                 else:
                     own = outcomes.of_rows(outcomes.of(stratum))
                     rows = partial(iter, (Rows(slopes.scores, slopes.information, outcomes.ways, own),))
@@ -552,16 +807,23 @@ def _intercepts(outcomes: Compared, stratum: Stratum | None) -> list[Flags]:
     return [own] if stratum is None else [own, ~own]
 
 
-def _rows_of_pairs(
-    outcomes: PairCounts, weights: Floats, stratum: Stratum | None, coefficients: Floats
+def _rows_anew(
+    outcomes: Compared,
+    weights: Floats,
+    stratum: Stratum | None,
+    coefficients: Floats,
+    powers: int,
+    sign: bool,
 ) -> Iterator[Rows]:
-    """Rows of comparisons that are counted, a query at a time; `weights`: of one comparison, by query and stratum."""
-    weight_of = dict(zip(outcomes.query.tolist(), weights, strict=True))
+    """Rows that are not held, made anew part by part; `weights`: of one comparison, by query and stratum."""
+    weight_of = dict(zip(outcomes.query.tolist(), weights.tolist(), strict=True))
     for part in outcomes.parts():
-        design = part.design(_intercepts(part, stratum), 0, False)
-        weights = np.full(len(part.query), weight_of[int(part.query[0])])
-        slopes = part.slopes(design, weights, coefficients)
-        yield Rows(slopes.scores, slopes.information, part.ways, part.of(stratum))
+        design = part.design(_intercepts(part, stratum), powers, sign)
+        slopes = part.slopes(
+            design, np.array([*map(weight_of.__getitem__, part.query.tolist())]), coefficients
+        )
+        own = part.of_rows(part.of(stratum))
+        yield Rows(slopes.scores, slopes.information, part.ways, own, part.groups)
 
 
 def _slot_effects(outcomes: Compared) -> Iterator[tuple[int, bool]]:
@@ -615,9 +877,11 @@ def change(one: Fit, other: Fit) -> tuple[float, Spread] | None:
                 np.concatenate([getattr(ours, name), getattr(theirs, name)])
                 for name in ("scores", "information", "own")
             )
-            yield Rows(scores, information, ways, own)
+            groups = None if ours.groups is None else np.concatenate([ours.groups, theirs.groups])
+            yield Rows(scores, information, ways, own, groups)
 
-    return one.log_odds - other.log_odds, spread(one.changes[:, 0] - other.changes[:, 0], rows)
+    changes = one.changes @ one.beta_alone - other.changes @ other.beta_alone
+    return one.log_odds - other.log_odds, spread(changes, rows, min(one.clusters, other.clusters))
 
 
 def null_scores(outcomes: Compared, stratum: Stratum | None, fit: Fit) -> Floats:
@@ -645,13 +909,90 @@ def slots_decide(outcomes: Compared, stratum: Stratum | None) -> bool:
     return bool(powers) and _maximum(own, own.design([], powers, sign), own.weights(stratum)) is None
 
 
-def spread(changes: Floats, parts: Callable[[], Iterable[Rows]]) -> Spread:
+def _jackknife_variance(changes: Floats) -> float:
+    return (len(changes) - 1) / len(changes) * float(changes @ changes)
+
+
+class _Moved(NamedTuple):
+    """What clusters move coefficients by: their squares, of the queries and of all ways, shape (k, k), or of one
+    estimate; whether items recur; and the information of each item, with its group.
+    """
+
+    by_query: Floats
+    every: Floats
+    recurs: bool
+    information: Floats
+    group: Integers
+
+    def error(self, direction: Floats, jackknife: float) -> float:
+        """Of coefficients times a contrast, by the direction that it has in their scores."""
+        if not self.recurs:
+            return math.sqrt(jackknife)
+        variances = [float(direction @ squares @ direction) for squares in (self.by_query, self.every)]
+        return math.sqrt(max(*variances, jackknife))
+
+    def effective(self, group: int) -> float:
+        """Effective items of a group."""
+        squares = self.information[self.group == group] ** 2
+        return float(squares.sum() ** 2 / (squares**2).sum())
+
+
+def _moved(parts: Iterable[Rows]) -> _Moved:
+    """Of queries and of items, on whichever side of a comparison they stand: V_q + V_items − V_both, where V_items is
+    Σ (an item's sum)² − Σ (that of two items)² of dyads, and so is V_both of those of a query.
+    """
+    by_query = within = dyads = np.zeros((1, 1))
+    queries, seen = 0, list[Integers]()
+    of_items, of_dyads = list[tuple[Integers, Floats]](), list[tuple[Integers, Floats]]()
+    information, groups = list[tuple[Integers, Floats]](), dict[int, int]()
+    for rows in parts:
+        assert rows.groups is not None
+        query, *items = rows.ways
+        several, item = int(query.max()) + 1, np.concatenate(items)
+        moves = rows.scores.reshape(len(query), -1)
+        scores, own = (np.concatenate([each] * len(items)) for each in (moves, rows.own))
+        by_query = by_query + _squares(_sums(query, moves))
+        both = item * several + np.tile(query, len(items))
+        within = within + _squares(_sums(both, scores))
+        of_items.append(_by_cluster(item, scores))
+        if len(items) > 1:
+            dyad = np.minimum(*items) << 31 | np.maximum(*items)
+            dyad, place = np.unique(dyad, return_inverse=True)
+            within = within - _squares(_sums(place * several + query, moves))
+            of_dyads.append((dyad, _sums(place, moves)))
+        queries += _count(query[rows.own])
+        seen.append(np.unique(both[own]) // several)
+        informed = np.where(rows.own, rows.information, 0.0)
+        information.append(_by_cluster(item, np.concatenate([informed] * len(items))))
+        groups |= dict(zip(item[own].tolist(), rows.groups.T.reshape(-1)[own].tolist(), strict=True))
+    for of_parts, sign in ((of_items, 1), (of_dyads, -1)):
+        if of_parts:
+            dyads = dyads + sign * _squares(_by_cluster(*map(np.concatenate, zip(*of_parts, strict=True)))[1])
+    number = np.concatenate(seen)
+    item, of_item = _by_cluster(*map(np.concatenate, zip(*information, strict=True)))
+    mine = np.isin(item, number)
+    by_query = by_query * queries / (queries - 1)
+    every = by_query + dyads * len(groups) / (len(groups) - 1) - within
+    group = np.array([groups[each] for each in item[mine].tolist()])
+    return _Moved(by_query, every, len(groups) < len(number), of_item[mine], group)
+
+
+def _squares(sums: Floats) -> Floats:
+    squares: Floats = sums.T @ sums
+    return squares
+
+
+def spread(changes: Floats, parts: Callable[[], Iterable[Rows]], clusters_of_pair: float = 0.0) -> Spread:
     """The error of an estimate from what rows and queries move it by; `parts` gives the rows, in whole queries.
 
     Where no item is in two queries, the jackknife's. Else that of clusters of all ways, no less than of any of them nor
-    than the jackknife's; clusters are counted among the stratum's own rows.
+    than the jackknife's; clusters are counted among the stratum's own rows. Of several groups, whose fit has counted
+    them, by queries and dyads.
     """
-    jackknife = (len(changes) - 1) / len(changes) * float(changes @ changes)
+    jackknife = _jackknife_variance(changes)
+    if clusters_of_pair:
+        moved = _moved(parts())
+        return Spread(moved.error(np.ones(1), jackknife), clusters_of_pair, moved.recurs)
     queries, total, recurs = 0, 0.0, False
     clusters: list[list[_Clusters]] = []
     for rows in parts():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from llmfair.audits.aggregates import Inference, aggregate, preference, preference_change
+from llmfair.audits.aggregates import Inference, aggregate, odds_by_query, preference, preference_change
 from llmfair.audits.listwise.measure import HowRanked, ListOdds, concluded, list_odds
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
@@ -107,6 +107,49 @@ def test_swapping_the_groups_inverts_the_odds_and_their_limits() -> None:
     assert there.estimate.low == pytest.approx(1 / back.estimate.high)
     assert there.comparisons == back.comparisons
     assert there.null_scores == pytest.approx(-back.null_scores)
+
+
+NAMES = ("a", "b", "c")
+
+
+def of_three(query: Judged, contrast: tuple[str, str], shared: dict[str, Value]) -> Judged:
+    """The query with three groups, every third item in each, read as this contrast."""
+    members = dict(zip(query.doc_ids, NAMES * 4, strict=True))
+    sides = dict(zip(contrast, Side, strict=True))
+    return replace(
+        query, sides={doc_id: sides.get(group) for doc_id, group in members.items()}, members=members,
+        names=NAMES, contrast=contrast, between_contrasts=shared,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("of", ["answers", "ranking"])
+@pytest.mark.parametrize("behind", [False, True])
+def test_contrasts_of_several_groups_are_read_from_one_fit(of: str, behind: bool) -> None:
+    """Log odds of pairs add up; all contrasts share their comparisons; and the jackknife parts are those of a pair."""
+    lists = simulated(3)
+    if behind:
+        of_best = [
+            [Encounter(e.shown, e.ranked[:1], behind=e.ranked[1:]) for e in x.encounters or ()] for x in lists
+        ]
+        lists = [replace(x, encounters=tuple(e)) for x, e in zip(lists, of_best, strict=True)]
+    shared: list[dict[str, Value]] = [{} for _ in lists]
+    measure = parse_measure(f"PreferenceOdds(of={of})")
+    odds, parts = {}, {}
+    for contrast in (("a", "b"), ("b", "c"), ("a", "c")):
+        queries = [of_three(*query) for query in zip(lists, [contrast] * len(lists), shared, strict=True)]
+        values = {query.query_id: measure.values(query)[""] for query in queries}
+        value = preference(values.values())
+        assert (
+            value is not None and value.estimate.value and value.estimate.low and not len(value.null_scores)
+        )
+        odds[contrast], parts[contrast] = value, odds_by_query(values)
+        again = preference_change(values, values)
+        assert again is not None and again[0].value == pytest.approx(1) and again[2] is not None
+    logs = [value.figure.log_odds or 0 for value in odds.values()]
+    assert logs[0] + logs[1] == pytest.approx(logs[2], abs=1e-8)
+    assert len(parts["a", "c"]) == len(lists)
+    mean = np.mean([log(part) for part in parts["a", "c"].values()])
+    assert mean == pytest.approx(logs[2], abs=0.1)
 
 
 def test_odds_of_rankings_are_the_share_of_pairs_that_the_protected_item_wins() -> None:
