@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from llmfair.audits.aggregates import Inference, aggregate
 from llmfair.audits.documents import Calibration, InjectedPreference
+from llmfair.audits.lists import check_two_groups
 from llmfair.audits.pairwise.design import PairwiseDesign, PairwisePlan, check_power, make_pair_design
 from llmfair.audits.pairwise.measure import HEADLINE, HowAsked, finding_of
 from llmfair.audits.pairwise.results import PairFinding
@@ -78,6 +79,7 @@ def calibrate_pairwise(
     """
     check_power(settings.power, settings.level)
     design, betas = make_pair_design(settings), injected_of(settings.injected)
+    check_two_groups(design.attribute, "calibrate pairwise")
     how = HowAsked(Inference(level=settings.level, seed=settings.seed), band_of(settings.band))
     measure = parse_measure(f"{HEADLINE}(agg={settings.weights})")
     pairs = {stratum: of_it for stratum in design.strata if (of_it := pairs_of(design, stratum))}

@@ -53,7 +53,13 @@ class PairwiseSettings(PromptSettings, AuditSettings):
     answers: Literal["text", "margin"] = PROMPT(
         "text", "Read the text, or the log-probabilities of both labels (needs --form letter on servers)."
     )
-    pairs: int = DATA(50, "Pairs per query and relevance stratum.", least=1, most=MOST_NUMBERED, result=False)
+    pairs: int = DATA(
+        50,
+        "Pairs per query, relevance stratum and contrast of groups.",
+        least=1,
+        most=MOST_NUMBERED,
+        result=False,
+    )
     conditions: str = DATA(
         "relevant,irrelevant",
         "Relevance strata of pairs, comma-separated: both items relevant, both irrelevant.", result=False,
@@ -94,6 +100,10 @@ class PairwiseSettings(PromptSettings, AuditSettings):
     @classmethod
     def presets(cls) -> Mapping[str, Mapping[str, Any]]:
         return {"paper": {"noise_share": 0.0, "prompt": "wikiproject"}}  # Wang et al. 2024, section 3.3
+
+    @classmethod
+    def absent(cls) -> frozenset[str]:
+        return super().absent() | {"adjust"}
 
     @classmethod
     def idle(cls) -> frozenset[str]:

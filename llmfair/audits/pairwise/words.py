@@ -20,7 +20,7 @@ from llmfair.audits.runs.stopping import settled_text
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED
 from llmfair.metrics.names import in_words
-from llmfair.nouns import PairOutcome, PairVerdict
+from llmfair.nouns import BETWEEN, PairOutcome, PairVerdict
 from llmfair.report import groups, phrases, plan
 from llmfair.report.figures import headline_plots, ratio_of
 from llmfair.report.groups import Furthest, FurthestQuery, Section, Values
@@ -34,7 +34,7 @@ from llmfair.results import Band, Exhibits, Figure, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
 
 Rows = Mapping[tuple[str, str], Row]
-"""Rows of all queries by measure and stratum; measures that pool pairs by their bare names."""
+"""Rows of all queries by measure and key; measures that pool pairs by their bare names."""
 METHOD = (
     "The model is shown one protected and one unprotected item of a query, of one grade of relevance where any was "
     "given, and asked which is the more relevant; then the same two in the other order. An answer that changes with "
@@ -47,50 +47,56 @@ METHOD = (
     "Each query is one unit, and items that recur in several pairs are taken into account. p is adjusted "
     "(Holm) over the relevance strata.",
 )
+OF_CONTRASTS = (
+    "A contrast A:B asks one item of A and one of B: where protected is said, read A, and B for the other. "
+    "p is adjusted over strata and contrasts together."
+)
 OF_PAIRS = "every pair weighs the same, not every query (--weights pooled)"
 LITTLE_MASS = 0.5
 
 
 def pairwise_table(results: PairwiseResults) -> Table:
-    """One row a stratum of pair: what the pairs came to, the odds with the position removed, the conclusion."""
+    """One row a stratum and contrast: what the pairs came to, the odds without the position, the conclusion."""
     rows, design, (low, high) = _rows(results), results.design, results.band
     conclusions: dict[str, str] = {}
-    for stratum in design.strata:
-        finding, chains = results.findings.get(stratum), results.chains[stratum]
-        conclusion = phrases.unparseable_text(stratum, results)
+    for key in design.keys:
+        finding, chains = results.findings.get(key), results.chains[key]
+        conclusion = phrases.unparseable_text(key, results)
         if finding is not None and not conclusion:
-            row = rows.get(("AdjustedOdds", stratum))
+            row = rows.get(("AdjustedOdds", key))
             conclusion = pair_conclusion(finding, row, results.band, results.words)
         part = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" * (chains.ranked < chains.asked)
-        conclusions[stratum] = "; ".join(filter(None, (part, conclusion)))
+        conclusions[key] = "; ".join(filter(None, (part, conclusion)))
     forced = design.constrained and not any(counts.unformed for counts in results.answers.values())
     ties = any(cells.T for cells in results.cells.values())
 
     def of(*names: str) -> Callable[[str], str]:
-        return lambda stratum: (
-            f"{100 * shares.of(*names):.1f} %" if (shares := results.shares[stratum]) else ""
-        )
+        return lambda key: f"{100 * shares.of(*names):.1f} %" if (shares := results.shares[key]) else ""
 
-    def flips(stratum: str) -> str:
-        each = [of(*names)(stratum) for names in (("FF", "SS"), ("FF",), ("SS",))]
-        return "{} ({} / {})".format(*each) * bool(results.shares[stratum])
+    def flips(key: str) -> str:
+        each = [of(*names)(key) for names in (("FF", "SS"), ("FF",), ("SS",))]
+        return "{} ({} / {})".format(*each) * bool(results.shares[key])
 
-    def win_ratio(stratum: str) -> Figure | None:
-        row = rows.get(("WinRatio", stratum))
+    def win_ratio(key: str) -> Figure | None:
+        row = rows.get(("WinRatio", key))
         return None if row is None else replace(row, low=None, high=None)
 
+    first, second = ("first group", "second group") if design.contrasts else ("protected", "unprotected")
     columns: list[Column[str]] = [
         ("pairs", str),
-        (f"preference odds [{results.level * 100:g} %]", lambda stratum: rows.get(("AdjustedOdds", stratum))),
-        ("protected", of("PP")),
-        ("unprotected", of("UU")),
+        (f"preference odds [{results.level * 100:g} %]", lambda key: rows.get(("AdjustedOdds", key))),
+        (first, of("PP")),
+        (second, of("UU")),
         ("flips (first / second)", flips),
-        ("tied", of("T") if ties else lambda stratum: ""),
-        ("unparseable", (lambda stratum: "forced") if forced else of("M1", "M2")),
+        ("tied", of("T") if ties else lambda key: ""),
+        ("unparseable", (lambda key: "forced") if forced else of("M1", "M2")),
         ("WinRatio", win_ratio),
         (f"conclusion ({low:g}–{high:g})", conclusions.get),
     ]
-    asked, calls = f"{count(design.pairs or 0, 'pair')} each", f"{phrases.calls_of(results)} calls"
+    asked, calls = (
+        f"{count(design.pairs or 0, 'pair')} {'a contrast' if design.contrasts else 'each'}",
+        f"{phrases.calls_of(results)} calls",
+    )
     if design.sequential:
         asked, calls = f"up to {count(design.max_pairs or 0, 'pair')} a stratum", "stopping when settled"
     title = [
@@ -101,20 +107,22 @@ def pairwise_table(results: PairwiseResults) -> Table:
         f"preset {design.preset}" if design.preset else "",
     ]
     notes = filter(None, _notes(results, rows))
-    return Table.of(title, columns, design.strata, notes, results.band, said=conclusions, sees=results.sees)
+    return Table.of(title, columns, design.keys, notes, results.band, said=conclusions, sees=results.sees)
 
 
 def _rows(results: PairwiseResults) -> Rows:
-    pooled = POOLED if results.design.weights == "pooled" else ""
+    pooled, contrasts = POOLED if results.design.weights == "pooled" else "", results.design.contrasts
     return {
-        (row.measure.removesuffix(pooled), row.stratum): row
+        (row.measure.removesuffix(pooled), row.key(contrasts)): row
         for row in results.of_all()
         if not row.group and (row.measure.endswith(pooled) or row.measure == "NoiseRate")
     }
 
 
 def pair_conclusion(finding: PairFinding, row: Figure | None, band: Band, words: Words) -> str:
-    """Where the odds of a relevance stratum lie."""
+    """Where the odds of a relevance stratum and contrast lie."""
+    if isinstance(row, Row) and not words.protected:
+        words = Words(*row.contrast.split(BETWEEN, 1))
     text, why = finding.conclusion.replace("_", " "), in_words(finding.reason, finding.measure)
     if finding.reason is not None and finding.bound is None:
         text += f": {why}"
@@ -128,7 +136,7 @@ def pair_conclusion(finding: PairFinding, row: Figure | None, band: Band, words:
 def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     """What has to be known to read the table, the weightiest first."""
     design, strata = results.design, results.design.keys
-    yield NOT_JUDGED if UNJUDGED in strata else None
+    yield NOT_JUDGED if UNJUDGED in design.strata else None
     yield from phrases.passed_over("the labels", results.answers.values())
     for stratum in strata:
         if (mass := results.answers[stratum].mass) is not None:
@@ -205,7 +213,8 @@ def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:
         text += f", tied ones {percent(ties, answers.answers)}"
     if finding and finding.worst_case:
         low, high = (100 * end for end in finding.worst_case)
-        text += f"; whatever they were, the protected group wins {low:.1f}–{high:.1f} % of answers"
+        group = "first" if results.design.contrasts else "protected"
+        text += f"; whatever they were, the {group} group wins {low:.1f}–{high:.1f} % of answers"
     return text
 
 
@@ -219,9 +228,15 @@ def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
 def before_text(planned: Mapping[str, Any]) -> str:
     """Said before the first question."""
     design = planned["design"]
-    pairs = " and ".join(f"{n:,} {stratum}" for stratum, n in design.pairs_asked.items())
     most = "at most " * design.sequential
+    pairs = " and ".join(f"{n:,} {stratum}" for stratum, n in asked_of(design).items())
     return f"{most}{count(planned['calls'], 'call')}: {pairs} pairs in both orders{phrases.on_disk(planned)}"
+
+
+def asked_of(design: PairwiseFacts) -> dict[str, int]:
+    """How many pairs of each stratum are asked, of all contrasts together."""
+    keys = design.keys
+    return {name: sum(design.pairs_asked[k] for k in keys if k.stratum == name) for name in design.strata}
 
 
 # The verdict of a pairwise audit: whose items lose pairs, and how many.
@@ -297,6 +312,7 @@ def compared_notes(runs: Sequence[ComparisonRun]) -> Iterator[str]:
 
 
 FINDS = "what it can find, and its cost: llmfair plan pairwise, with the same flags"
+OF_TWO = "what it can find is planned for two groups only"
 NOTHING = {
     "sequential": "--sequential asks until each stratum is settled, so what it finds is not planned; leave it out to "
     "see what a fixed number of pairs finds",
@@ -305,8 +321,10 @@ NOTHING = {
 }
 
 
-def plan_pairs_table(planned: Mapping[str, Any]) -> Table:
-    """How audits of each relevance stratum end, with everything else below."""
+def plan_pairs_table(planned: Mapping[str, Any]) -> Table | None:
+    """How audits of each relevance stratum end, with everything else below; None where nobody knows."""
+    if planned["findable"] is None:
+        return None
     findable = convert(planned["findable"], dict[str, PairwiseFindable])
     odds = next(iter(findable.values())).ratio
 
@@ -340,7 +358,8 @@ def _planned(planned: Mapping[str, Any], finds: Sequence[str]) -> tuple[str, lis
     factors = [f"up to {count(design.max_pairs or 0, 'pair')}"]
     if not design.sequential:
         factors = [count(design.queries, "query", "queries"), count(design.pairs or 0, "pair")]
-    factors += [count(len(design.strata), "stratum", "strata"), "2 orders"]
+    factors += [count(len(design.strata), "stratum", "strata")]
+    factors += [count(len(design.contrasts), "contrast")] * bool(design.contrasts) + ["2 orders"]
     factors += [f"{design.repeats} times"] * (design.repeats > 1) + [f"{models} models"] * (models > 1)
     most, noise = "at most " * design.sequential, planned["noise_calls"]
     again = f", {noise:,} of them to ask again" if noise else ""
@@ -447,11 +466,11 @@ WON = (PairOutcome.PROTECTED, PairOutcome.UNPROTECTED)
 
 def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, by: str) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity on some relevance stratum."""
-    strata, titles, queries = results.design.strata, exhibits.titles, exhibits.queries
+    keys, titles, queries = results.design.keys, exhibits.titles, exhibits.queries
     by_query: dict[str, list[PairVerdict]] = {}
     path = folder / "verdicts.csv"
     for verdict in read_verdicts(path) if path.is_file() else ():
-        if verdict.draw == 0 and verdict.stratum in strata:
+        if verdict.draw == 0 and verdict.key in keys:
             by_query.setdefault(verdict.query_id, []).append(verdict)
 
     def show(query_id: str, values: Values) -> FurthestQuery | None:
@@ -459,38 +478,38 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
             return None
         # those that do not flip first: they are what a ratio is made of
         verdicts = sorted(
-            by_query[query_id], key=lambda v: (v.outcome not in WON, strata.index(v.stratum), v.number)
+            by_query[query_id], key=lambda v: (v.outcome not in WON, keys.index(v.key), v.number)
         )
         pairs = [
             (
-                v.stratum,
+                v.key,
                 *(titles.get(doc_id, doc_id) for doc_id in (v.protected, v.unprotected)),
                 *(answer.winner.value if answer.winner else answer.problem or "" for answer in v.answers),
                 v.outcome.value,
             )
             for v in verdicts[:SHOWN_PAIRS]
         ]
-        ordered = {stratum: values[stratum] for stratum in strata if stratum in values}
+        ordered = {key: values[key] for key in keys if key in values}
         figures = groups.figures_text(ordered, groups.named(by, results), {})
         return FurthestQuery(
             queries.get(query_id, query_id), figures, pairs=pairs, left_out=len(verdicts) - len(pairs)
         )
 
-    return groups.furthest_from_parity(folder, results, strata, by, "relevance strata", show)
+    return groups.furthest_from_parity(folder, results, keys, by, "relevance strata", show)
 
 
 def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits) -> Section:
     """Odds of every relevance stratum, how often answers flip, and the queries whose pairs are furthest from parity."""
     table, declared = pairwise_table(results), exhibits.measures
     by = ratio_of(results.measures, declared, of_queries=True)
-    asked = ", ".join(f"{n:,} {stratum}" for stratum, n in results.design.pairs_asked.items())
+    asked = ", ".join(f"{n:,} {stratum}" for stratum, n in asked_of(results.design).items())
     shares = [(stratum, asdict(of_it)) for stratum, of_it in results.shares.items() if of_it]
     answers = [stacked_answers(shares, asdict(results.words))] if shares else []
     return Section(
         table=table,
         plots=[*answers, *headline_plots(results, results.design.keys, declared, {})],
         furthest=furthest_pairs(folder, results, exhibits, by) if by else None,
-        words=METHOD,
+        words=[*METHOD, *[OF_CONTRASTS] * bool(results.design.contrasts)],
         facts=[("pairs", asked)],
     )
 
@@ -501,13 +520,13 @@ WORDS = Wording(
     method=METHOD,
     before=before_text,
     plan_table=plan_pairs_table,
-    plan_text=lambda planned: plan.told(*_planned(planned, [FINDS])),
+    plan_text=lambda planned: plan.told(*_planned(planned, [OF_TWO if "findable" in planned else FINDS])),
     calibration_table=calibrate_pairs_table,
     verdict=pair_verdict,
     table=pairwise_table,
     section=pairwise_section,
     how_ended=how_ended,
-    what_was_shown=lambda about: f"{about['sides'][0]} first",
+    what_was_shown=lambda about: f"{about.get('groups', about['sides'])[0]} first",
     concluded=pair_conclusion,
     tells_undefined=False,  # single queries alone lack figures, and those of all count their pairs
     compared_notes=compared_notes,
