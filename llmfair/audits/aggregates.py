@@ -355,6 +355,11 @@ def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Prefere
     """Of these very comparisons, which tables, conclusions and contrasts all ask for."""
     outcomes = _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
     stratum, contrast = compared[0].stratum, compared[0].contrast
+    if contrast and contrast[0] == contrast[1]:  # of a group, against the mean of all
+        value = strata.effects(outcomes, stratum).get(contrast[0]) or strata.Figure(
+            0, 0, "too_few_comparisons"
+        )
+        return Preference(_estimate(value, level), value, np.zeros(0))
     value = strata.figure(outcomes, stratum, contrast)
     if value.always_ahead is not None:
         high = strata.one_way_bound(value.independent, level)

@@ -126,22 +126,25 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
     condition speaks of all that have the measure, but those aside; `interval`: all of it has to hold."""
     entries = []
     contrasts = {key.contrast for key in results.keys}
+    plain = [*dict.fromkeys(key.of_all_contrasts for key in results.keys)]
     for gate in gates:
         idle = always_held(gate, results.reach, results.where)
         if gate.condition is None:
             keys = [key for key in results.keys if not is_of(key, results.aside)]
         else:
-            keys = [key for key in results.keys if key == gate.condition] or [Key(gate.condition)]
+            keys = [key for key in results.keys if gate.condition in (key, key.of_all_contrasts)]
+            keys = keys or [Key(gate.condition)]
         measure = as_shown(gate.measure, results.shown)
         rows = [
             row
             for row in results.rows
             if (row.query_id, row.measure) == ("all", measure)
-            and row.key(contrasts) in keys
+            and row.key(contrasts) in (*keys, *(key.of_all_contrasts for key in keys))
             and all(getattr(row, name) == value for name, value in gate.columns.items())
         ]
         absent = dict.fromkeys(replace(absent_row(measure, key), **gate.columns) for key in keys)
-        for row in sorted(rows, key=lambda row: keys.index(row.key(contrasts))) or absent:
+        order = [*plain, *results.keys, *keys]
+        for row in sorted(rows, key=lambda row: order.index(row.key(contrasts))) or absent:
             reason = idle or _broken(gate, row, results, interval)
             columns = row.measure, row.condition, row.stratum, row.group
             entries.append(

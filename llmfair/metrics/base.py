@@ -177,7 +177,8 @@ class Tally:
 class QueryComparisons:
     """Who was ahead among a query's items of equal grade; items are places in `doc_ids`. A query has no odds alone.
 
-    `stratum` and `contrast`, numbers of two groups of several: of which the odds are meant. `tied`: the share of
+    `stratum` and `contrast`, numbers of two groups of several: of which the odds are meant; twice the same, of that
+    group against the mean of all. `tied`: the share of
     comparisons that neither was ahead in.
     """
 

@@ -121,6 +121,24 @@ def _of_two_groups(groups: Places, grades: Places) -> Flags:
     return pairs
 
 
+@measure(
+    "GroupOdds",
+    **OF_ODDS,
+    aggregate="preference-odds",
+    label="odds of a group",
+    worded=True,
+    undefined=REASONS,
+)
+def group_odds(judged: Judged, cutoff: None) -> Values:
+    """The odds of a group's items against the mean of all groups, from the one fit of all: each group weighs alike."""
+    value = (
+        preference_odds.values(judged, None, of="answers", stratum="none").get("") if judged.one_fit else None
+    )
+    if not isinstance(value, QueryComparisons):
+        return {}
+    return {name: replace(value, contrast=(place, place)) for place, name in enumerate(judged.names)}
+
+
 def shared_strata(items: Iterable[tuple[Side | None, bool]]) -> list[Stratum]:
     """The strata that both groups have items of, where there are two; of the side of items, and whether relevant."""
     seen = {*items}

@@ -132,6 +132,11 @@ def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
         values = tuple(given.get(value, value) for value in getattr(settings, name))
         settings = replace(settings, **{name: values})  # type: ignore[arg-type]
     rankings = of_folder(run, ScoreSettings())
+    if rankings.audit is not None and rankings.audit.design.contrasts:
+        raise UsageError(
+            f"{run.path} compares several groups, and remedies are for two.",
+            "audit with --contrast binary: protected and unprotected in attributes.toml",
+        )
     names = [name for name in rankings.conditions if not ONE_OF_SEVERAL.search(name) and name != REPEAT]
     condition = chosen.condition or (NEUTRAL if NEUTRAL in names else names[0])
     if condition not in names:

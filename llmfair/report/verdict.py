@@ -6,7 +6,6 @@ words (`VerdictWords`); the words here do for any kind that concludes by a band 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
@@ -34,6 +33,7 @@ from llmfair.results import (
 from llmfair.stats.intervals import Estimate, queries_to_settle
 from llmfair.stats.paired import away_from_parity
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
+from llmfair.stats.significance import named_groups
 
 if TYPE_CHECKING:
     from llmfair.audits.documents import ChangeRow, Comparison
@@ -285,16 +285,18 @@ class VerdictWords:
 
     def put_behind(self, outside: Sequence[Case], pairs: Sequence[Case]) -> str:
         """Who is put behind or ahead of whom: a group by name where most of its pairs say so, else pairs alone."""
-        groups, left = {group for each in pairs for group in each.key.groups}, {of.key: of for of in outside}
+        left = {of.key: of for of in outside}
         both = {key: each.groups or key.groups for key, each in left.items()}
-        parts = list[str]()
-        for place, says in ((0, "put behind"), (1, "put ahead of")):
-            for group, number in Counter(of[place] for of in both.values()).most_common():
-                of_it = [key for key in left if both[key][place] == group]
-                if 2 * number > len(groups) - 1 and of_it:
+        signs = {each.key.groups: 0 for each in pairs}
+        signs |= {key.groups: -1 if of == key.groups else 1 for key, of in both.items()}
+        parts, named = list[str](), named_groups(signs)
+        for place, groups in ((0, named.behind), (1, named.ahead)):
+            for group in groups:
+                if of_it := [key for key in left if both[key][place] == group]:
                     others = listed([both[key][1 - place] for key in of_it])
                     figures = ", ".join(self.odds(left.pop(key)) for key in of_it)
-                    parts.append(f"{group} is {says} {others} ({pairs[0].label} {figures})")
+                    says = "ahead of" if place else "behind"
+                    parts.append(f"{group} is put {says} {others} ({pairs[0].label} {figures})")
         parts += [
             f"{both[key][0]} is put behind {both[key][1]} ({each.label} {self.odds(each)})"
             for key, each in left.items()

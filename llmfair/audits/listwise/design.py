@@ -463,7 +463,7 @@ SHOWN_QUERIES = 5
 MOST_PERMUTED = 6
 """Of more groups the permutation tests of all pairs are approximated."""
 OF_GROUPS = "SelectionRate@20,ImpactRatio@20"
-BY_CHANCE = "ImpactRatio(chance)@20,ExpRatio(worst),ExpRatio(chance)"
+BY_CHANCE = "ImpactRatio(chance)@20,ExpRatio(worst),ExpRatio(chance),GroupOdds"
 """What is shown of each group, where there are several, and what is told of all together."""
 OF_WINDOWS = ("PreferenceOdds", "SlotOdds", "RelevanceOdds")
 """What is shown, measured and concluded from where nothing is ranked."""

@@ -58,7 +58,7 @@ from llmfair.stats import intervals
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE, Decision, look_level
-from llmfair.stats.significance import LabelledItems, holm, permutations, sign_flip
+from llmfair.stats.significance import LabelledItems, benjamini_hochberg, holm, permutations, sign_flip
 from llmfair.stats.strata import GUARD, Strata, Stratum, together
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
 
 
 NEUTRAL = "neutral"
-ADJUSTED = {"holm": holm}
+ADJUSTED = {"holm": holm, "bh": benjamini_hochberg}
 OF_ODDS = "preference-odds"
 """The aggregate of figures that are odds over all comparisons."""
 
@@ -693,7 +693,7 @@ def joined_windows(windows: Iterable[WindowShare]) -> Iterator[QueryComparisons]
 
 
 Chains = Sequence[tuple[Probe, Ranked]]
-ALIKE_IN_ALL = ("SlotOdds", "RelevanceOdds")
+ALIKE_IN_ALL = ("SlotOdds", "RelevanceOdds", "GroupOdds")
 """Odds that are the same whichever groups are compared."""
 POSITIONS = (
     "the scores of every list are 0 to n - 1, each once: if these are positions, best first, as argsort gives them, "

@@ -170,7 +170,12 @@ def listwise_table(results: ListwiseResults) -> Table:
         design.contrasts
     ):  # what is of a group or a pair is in its row, what compares none in that of the prompt
         figures += [
-            ((row.measure, ""), Key(row.condition, contrast=row.group or row.contrast), row) for row in every
+            (
+                (results.measures[0] if row.measure == "GroupOdds" else row.measure, ""),
+                Key(row.condition, contrast=row.group or row.contrast),
+                row,
+            )
+            for row in every
         ]
     else:
         figures += [((row.measure, row.group), Key(row.condition), row) for row in every]
