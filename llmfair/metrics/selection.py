@@ -24,6 +24,7 @@ WHY: Mapping[str, str] = {
     "none_selected": "nobody of the group was selected",
     "reference": "the group is the one that others are held against",
     "reference_not_selected": "nobody of the group that others are held against was selected",
+    "no_other_selected": "nobody of another group was selected",
     "one_group": "the lists have items of one group alone",
     "no_scores": "the ranker gives no scores",
     "no_interval": "no interval is known to cover; what chance gives stands beside it",

@@ -186,7 +186,9 @@ def impact_ratios(entries: Entries, reference: int | None = None, level: float =
             high = float((b + stdtrit(freedom, 1 - tail / len(others)) * s).min())
             if reference is None:
                 low, high = min(0.0, low), min(0.0, high)
-            beyond = np.divide(b - log(FOUR_FIFTHS), s, out=np.sign(b - log(FOUR_FIFTHS)) * inf, where=s > 0)
+            beyond = np.divide(
+                b - log(FOUR_FIFTHS), s, out=np.where(b < log(FOUR_FIFTHS), -inf, inf), where=s > 0
+            )
             p = min(1.0, len(others) * float(stdtr(freedom, beyond).min()))
             ratios.append(Rate(value, exp(low), exp(high), None, float(s[b.argmin()]), p))
     adjusted = holm([ratio.p_below for ratio in ratios])
@@ -204,6 +206,8 @@ def _no_interval(entries: Entries, group: int, others: Sequence[int]) -> str | N
         return "reference"
     if not others:
         return "one_group"
+    if not entries.amounts[[*others]].any():
+        return "no_other_selected"
     return "too_few_queries" if entries.queries < FEWEST_QUERIES else None
 
 

@@ -104,6 +104,8 @@ def test_no_interval_of_few_lists_and_of_one_group() -> None:
     few = drawn(np.random.default_rng(5), 20, 4, first(3, 10), groups=2)
     assert {ratio.reason for ratio in impact_ratios(few)} == {"too_few_queries"}
     assert [ratio.reason for ratio in impact_ratios(of_counts((4, 2), (0, 0)))] == ["one_group", "no_one"]
+    none = impact_ratios(of_counts((4, 2), (3, 0)))
+    assert [ratio.reason for ratio in none] == ["no_other_selected", "none_selected"]
     assert {ratio.reason for ratio in impact_ratios(of_counts((4, 0), (3, 0)))} == {"none_selected"}
 
 
