@@ -15,6 +15,9 @@ from math import erfc, sqrt
 from statistics import median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.score import read_lists
 from llmfair.audits.scoring import SCORES, own_scores
@@ -25,10 +28,11 @@ from llmfair.io.trec import UNKNOWN, read_groups
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import BETWEEN, CROSSED, Conclusion
 from llmfair.report.page import SIMULATED, Source
-from llmfair.report.phrases import cell, conclusion_text, percent
+from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
 from llmfair.report.table import Column, Table, html_of, markdown
 from llmfair.results import Figure
 from llmfair.rundir import MITIGATION, RunDir, csv_text
+from llmfair.stats.selection import FOUR_FIFTHS, Entries, Rate, by_chance, impact_ratios
 
 FIRST = 20
 LEAST = 50
@@ -36,6 +40,12 @@ LEAST = 50
 MOST_ATTRIBUTES = 3
 NOBODY_KNOWS = "unknown"
 ODDS = "PreferenceOdds"
+REASONS = {
+    "too_few_queries": f"fewer than {FEWEST_QUERIES} lists: no interval",
+    "one_group": "the only category",
+    "no_other_selected": "nobody else is selected: no interval",
+}
+"""Why a ratio has no interval."""
 CHECKED = ("journal.jsonl", "candidates.jsonl", "groups.tsv", "qrels.txt", SCORES, "results.json")
 """Files of a run that `llmfair runs check` makes again, but for the rankings, and the journal that it makes them of."""
 LL144 = (
@@ -49,11 +59,13 @@ PROFILE = (
 )
 NOTES = (
     "The law sets no threshold for impact ratios.",
-    "Intervals take lists and people for units: people recur over lists, and compete in them.",
+    "Intervals are by list and person, and hold whichever category has the highest rate.",
     "Odds at equal relevance compare people who are alike in relevance; an impact ratio compares whoever applied.",
     "Four fifths is a rule of federal agencies, 29 CFR 1607.4 (D); the local law has no such line.",
-    "The two-proportion and the exact test take people for independent, though they recur over lists and compete "
-    "in them; the test by list and person does not.",
+    "The two-proportion and the exact test ask whether two rates differ. They take people for independent, "
+    "though people recur over lists, and compete in them.",
+    "The test by list and person asks whether a ratio is below four fifths of the highest rate, "
+    "adjusted for all categories (Holm).",
 )
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -230,13 +242,16 @@ def ll144(source: Source, about: Mapping[str, str], attributes: str | None, at: 
     groups = dict[str, dict[str, list[str]]]()
     for _, doc_id, attribute, group in read_groups(run.path / "groups.tsv", None):
         groups.setdefault(doc_id, {}).setdefault(attribute, []).append(group)
-    odds = odds_of(source, sample.condition)
+    audited, odds = odds_of(source, sample.condition)
     tables, lines = list[Table](), list[Category]()
     for parts in combined(attributes, sorted({name for of in groups.values() for name in of})):
         labels = [category_of(groups.get(doc_id, {}), parts) for doc_id in sample.people]
         name = CROSSED.join(parts)
-        rows = compared(name, labels, sample, odds if name == results.attribute else {})
-        tables += tables_of(rows, sample, results.level)
+        entries = entries_of(labels, sample)
+        found = impact_ratios(entries, level=results.level) if entries.groups else []
+        ratios = dict(zip(kept_of(labels), found, strict=True))
+        rows = compared(name, labels, sample, ratios, odds if name == audited else {})
+        tables += tables_of(rows, sample, results.level, chance_of(entries, results.design.seed))
         lines += rows
     facts = facts_of(source, about, [
         ("distribution date of the tool", told(about, "distribution_date")),
@@ -326,8 +341,9 @@ def category_of(groups: Mapping[str, Sequence[str]], parts: Sequence[str]) -> st
     return CROSSED.join(of[0] for of in found)
 
 
-def odds_of(source: Source, condition: str) -> dict[tuple[str, str], Figure]:
-    """The run's odds at equal relevance, by the category that is favoured above 1 and the other, either way round."""
+def odds_of(source: Source, condition: str) -> tuple[str, dict[tuple[str, str], Figure]]:
+    """The audited attribute, and the run's odds at equal relevance by the category that is favoured above 1 and the
+    other, either way round."""
     attribute = source.manifest.settings.get("attribute") if source.manifest else None
     sides = attribute if isinstance(attribute, dict) else {}
     # of a side with one group the group: categories are called by these, prompts by words
@@ -342,23 +358,61 @@ def odds_of(source: Source, condition: str) -> dict[tuple[str, str], Figure]:
             found[pair] = row
             value, low, high = (None if end is None else 1 / end for end in (row.value, row.high, row.low))
             found[pair[::-1]] = Figure(value, low, high, row.n, None, None, None, None)
-    return found
+    return CROSSED.join(sides.get("crossed", ())) or source.results.attribute, found
+
+
+def kept_of(labels: Sequence[str | None]) -> list[str]:
+    """The categories of 2 % of the applications or more, those of nobody known among them, sorted."""
+    counts = Counter(labels)
+    return sorted(label for label in counts if label is not None and LEAST * counts[label] >= len(labels))
+
+
+def entries_of(labels: Sequence[str | None], sample: Sample) -> Entries:
+    """The places of people in these categories, groups in the order of `kept_of`."""
+    kept = {label: code for code, label in enumerate(kept_of(labels))}
+    places = [place for place, label in enumerate(labels) if label in kept]
+
+    def codes(names: Sequence[str]) -> NDArray[np.intp]:
+        return np.unique([names[place] for place in places], return_inverse=True)[1]
+
+    return Entries(
+        np.array([float(sample.chosen[place]) for place in places]),
+        np.array([kept[str(labels[place])] for place in places], np.intp),
+        codes(sample.lists),
+        codes(sample.people),
+        len(kept),
+    )
+
+
+def chance_of(entries: Entries, seed: int) -> list[str]:
+    """What the least ratio is where categories mean nothing, in a sentence; none where no ratio is."""
+    if entries.groups < 2 or not entries.amounts.any():
+        return []
+    least = by_chance(entries, np.random.default_rng(seed))
+    below = percent(float(np.mean(least < FOUR_FIFTHS)))
+    return [
+        f"Were categories dealt at random, the least ratio would average {least.mean():.2f}, "
+        f"and be below four fifths in {below} of cases."
+    ]
 
 
 def compared(
-    attribute: str, labels: Sequence[str | None], sample: Sample, odds: Mapping[tuple[str, str], Figure]
+    attribute: str,
+    labels: Sequence[str | None],
+    sample: Sample,
+    ratios: Mapping[str, Rate],
+    odds: Mapping[tuple[str, str], Figure],
 ) -> list[Category]:
     """The categories of an attribute, each against the one with the highest rate; those who are in none come last.
 
-    Who is in a category of less than 2 % of the applications has a rate and no ratio, and sets no highest rate.
+    A category without `ratios`, of less than 2 % of the applications, has a rate alone, and sets no highest rate.
     """
     all_of, chosen = (
         Counter(labels),
         Counter(label for label, of in zip(labels, sample.chosen, strict=True) if of),
     )
     people = Counter(label for label, _ in {*zip(labels, sample.people, strict=True)})
-    kept = [label for label in all_of if label is not None and LEAST * all_of[label] >= len(labels)]
-    top = max(sorted(kept), key=lambda label: (chosen[label] / all_of[label], all_of[label]), default="")
+    top = max(ratios, key=lambda label: (chosen[label] / all_of[label], all_of[label]), default="")
     found = []
     for label in sorted(all_of, key=lambda label: (label is None, label)):
         n, selected = all_of[label], chosen[label]
@@ -370,7 +424,7 @@ def compared(
             found.append(replace(of, reason="category not known, or several: in no rate"))
             continue
         of = replace(of, rate=selected / n)
-        if label not in kept:
+        if (ratio := ratios.get(label)) is None:
             found.append(replace(of, reason="under 2 % of the applications: no ratio, 6 RCNY 5-301 (d)"))
             continue
         of = replace(of, against=top)
@@ -379,11 +433,18 @@ def compared(
         elif not selected:
             of = replace(of, reason="nobody of the category is selected: no ratio")
         else:
-            of = replace(of, impact_ratio=selected * all_of[top] / (n * chosen[top]))
+            why = REASONS.get(ratio.reason or "", "")
+            of = replace(of, impact_ratio=ratio.value, low=ratio.low, high=ratio.high, reason=why)
         if label != top and chosen[top]:
             z, exact = independent(selected, n, chosen[top], all_of[top])
             below = 5 * selected * all_of[top] < 4 * chosen[top] * n
-            of = replace(of, below_four_fifths=below, p_two_proportion=z, p_exact=exact)
+            of = replace(
+                of,
+                below_four_fifths=below,
+                p_two_proportion=z,
+                p_exact=exact,
+                p_by_list=ratio.p_below_adjusted,
+            )
             if (figure := odds.get((label, top))) is not None:
                 of = replace(of, odds=figure.value, odds_low=figure.low, odds_high=figure.high)
         found.append(of)
@@ -400,7 +461,9 @@ def independent(selected: int, n: int, most: int, of: int) -> tuple[float, float
     return p, float(fisher_exact([[selected, n - selected], [most, of - most]])[1])
 
 
-def tables_of(rows: Sequence[Category], sample: Sample, level: float) -> Iterator[Table]:
+def tables_of(
+    rows: Sequence[Category], sample: Sample, level: float, chance: Sequence[str]
+) -> Iterator[Table]:
     """Rates and ratios of an attribute, then the four-fifths rule."""
     several = any(of.people < of.applications for of in rows)
 
@@ -422,7 +485,7 @@ def tables_of(rows: Sequence[Category], sample: Sample, level: float) -> Iterato
         ("remark", lambda of: of.reason or ("the highest rate" if of.category == of.against else "")),
     ]
     (attribute,) = {of.attribute for of in rows}
-    yield Table.of(f"{attribute}: {sample.rate}, impact ratio", columns, rows)
+    yield Table.of(f"{attribute}: {sample.rate}, impact ratio", columns, rows, chance)
     against = [of for of in rows if of.below_four_fifths is not None]
     columns = [
         ("category", lambda of: of.category),
@@ -431,6 +494,7 @@ def tables_of(rows: Sequence[Category], sample: Sample, level: float) -> Iterato
         ("below four fifths", lambda of: "yes" if of.below_four_fifths else "no"),
         ("two-proportion p", lambda of: p_text(of.p_two_proportion or 0)),
         ("exact p", lambda of: p_text(of.p_exact or 0)),
+        ("p by list and person", lambda of: "" if of.p_by_list is None else p_text(of.p_by_list)),
     ]
     if against:
         yield Table.of(f"{attribute}: four fifths", columns, against)

@@ -13,9 +13,10 @@ from shutil import copytree
 
 import pytest
 
-from llmfair.report.summaries import Sample, category_of, compared, cutoff, independent
+from llmfair.report.summaries import Sample, category_of, compared, cutoff, entries_of, independent, kept_of
 from llmfair.results import Figure
 from llmfair.settings.commands import ABOUT_AUDITS
+from llmfair.stats.selection import impact_ratios
 from tests.cli.command import llmfair, ran, refuses
 from tests.folders import balanced, write, write_folder
 from tests.report.reading import read
@@ -32,7 +33,8 @@ def of_counts(
     chosen = [place < selected for selected, n in counts.values() for place in range(n)]
     everybody = people or [f"p{place}" for place in range(len(labels))]
     sample = Sample("neutral", everybody, everybody, chosen, "selection rate", "")
-    found = compared("sex", labels, sample, {("a", "b"): odds} if odds else {})
+    ratios = dict(zip(kept_of(labels), impact_ratios(entries_of(labels, sample)), strict=True))
+    found = compared("sex", labels, sample, ratios, {("a", "b"): odds} if odds else {})
     return {of.category: vars(of) for of in found}
 
 
@@ -149,6 +151,7 @@ def test_every_attribute_and_every_two_together() -> None:
     found = {(line["attribute"], line["category"]): line for line in lines}
     female = found["gender", "female"]  # behind all six men of a list the first three of eight
     assert (female["applications"], female["selected"], female["impact_ratio"]) == ("48", "18", "0.375")
+    assert float(female["low"]) < 0.375 < float(female["high"]) and float(female["p_by_list"]) < 0.001
     assert found["race", "unknown"]["people"] == "1"
     assert found["gender*race", "male*X"]["rate"] == "1.0"
     assert {line["attribute"] for line in lines_of("run", "--at", "9", "-a", "gender,race")} == {
@@ -191,6 +194,7 @@ def test_of_a_ranker_with_scores_those_above_the_median_count() -> None:
 def test_what_people_know_is_told_or_named_as_missing() -> None:
     missing = ran("report", "run", "--format", "ll144", "--at", "9").out
     assert "| dates of the data | MISSING: data_dates in [audit] of llmfair.toml |" in missing
+    assert "- Were categories dealt at random, the least ratio would average " in missing
     assert "The law sets no threshold" in missing and "no legal advice" in missing
     assert (
         f"| results.json, SHA-256 | {hashlib.sha256(Path('run/results.json').read_bytes()).hexdigest()} |"
