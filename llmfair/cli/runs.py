@@ -134,8 +134,9 @@ def _summary(
         raise UsageError(f"--output {file} has no form.", f"its ending says which: {', '.join(FORMS)}")
     summary = summary_of(shape, sources[0], about_audits(config), about, at)
     if file is None:
-        print(as_markdown(summary), end="")
-        raise typer.Exit
+        header, *lines = summary.lines
+        rows = [dict(zip(header, line, strict=True)) for line in lines]
+        return View({"status": "complete", "rows": rows}, as_markdown(summary).rstrip("\n"))
     with _writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, [FORMS[file.suffix](summary)])

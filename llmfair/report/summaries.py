@@ -27,7 +27,8 @@ from llmfair.io.text import count, in_lines, in_markdown, listed, p_text
 from llmfair.io.trec import UNKNOWN, read_groups
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import BETWEEN, CROSSED, Conclusion
-from llmfair.report.page import SIMULATED, Source
+from llmfair.report.figures import value_of
+from llmfair.report.page import SIMULATED, Source, unfinished
 from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
 from llmfair.report.table import Column, Table, html_of, markdown
 from llmfair.results import Figure
@@ -153,6 +154,8 @@ def summary_of(
 
     `attributes`: those of a summary, with commas between; `at`: how many of each list are selected. Raises UsageError.
     """
+    if source.results is None:
+        raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
     if not source.is_audit or source.manifest is None:
         raise UsageError(
             f"{source.name} has no results of an audit.", "name the run folder of one: llmfair runs list"
@@ -199,8 +202,8 @@ def told(about: Mapping[str, str], key: str) -> str:
     return about.get(key) or f"MISSING: {key} in [audit] of llmfair.toml"
 
 
-def facts_of(source: Source, about: Mapping[str, str], rows: Sequence[tuple[str, str]]) -> Table:
-    """What was audited, when, by which files; `rows` are those of the summary itself."""
+def facts_of(source: Source, about: Mapping[str, str], more: Sequence[tuple[str, str]]) -> Table:
+    """What was audited, when, by which files; `more` is what a summary tells besides."""
     results, manifest = source.results, source.manifest
     assert manifest is not None
     days = [str(day)[:10] for of in manifest.invocations for day in (of.started, of.ended) if day]
@@ -212,24 +215,18 @@ def facts_of(source: Source, about: Mapping[str, str], rows: Sequence[tuple[str,
         ("source of the data", told(about, "data_source")),
         ("dates of the data", told(about, "data_dates")),
         ("date of the audit (UTC)", " to ".join(dict.fromkeys((min(days), max(days))))),
-        *rows,
+        *more,
         *((f"{name}, SHA-256", manifest.settings.get(f"{name}_sha256")) for name in ("lists", "prompt")),
     ]
     folder = source.run.path
-    ranked = [f"rankings/{name}.run" for name in results.design.conditions]
-    known += [
-        (f"{name}, SHA-256", sha256(folder / name))
-        for name in (*CHECKED, *ranked)
-        if (folder / name).is_file()
-    ]
+    files = (*CHECKED, *(f"rankings/{condition}.run" for condition in results.design.conditions))
+    known += [(f"{name}, SHA-256", sha256(folder / name)) for name in files if (folder / name).is_file()]
     known.append(("checked by", f"llmfair runs check {source.name}"))
-    notes = (SIMULATED,) * manifest.simulated + (*results.warnings,)
-    notes += ("The run is incomplete: figures are of the lists that were ranked.",) * (
-        manifest.status != "complete"
-    )
-    return Table(
-        "What was audited", ("", ""), tuple((name, str(text)) for name, text in known if text), notes
-    )
+    notes = [*results.warnings, *[SIMULATED] * manifest.simulated]
+    if manifest.status != "complete":
+        notes.append("The run is incomplete: figures are of the lists that were ranked.")
+    rows = [(name, str(text)) for name, text in known if text]
+    return Table("What was audited", ("", ""), tuple(rows), tuple(notes))
 
 
 # The summary of results of a bias audit
@@ -253,12 +250,14 @@ def ll144(source: Source, about: Mapping[str, str], attributes: str | None, at: 
         rows = compared(name, labels, sample, ratios, odds if name == audited else {})
         tables += tables_of(rows, sample, results.level, chance_of(entries, results.design.seed))
         lines += rows
+    orders = getattr(results.design, "orders", 1)
     facts = facts_of(source, about, [
         ("distribution date of the tool", told(about, "distribution_date")),
         ("people", f"{len({*sample.people}):,}"),
         ("applications", f"{len(sample.people):,}, a person counts once in every list"),
         (sample.rate, sample.says),
         ("prompt", sample.condition),
+        ("initial order", f"the first of {orders:,}" if orders > 1 else ""),
     ])  # fmt: skip
     header = ("run", "measure", *(item.name for item in fields(Category)), *DATED)
     ends = [about.get(key, "") for key in DATED]
@@ -317,7 +316,7 @@ def cutoff(measures: Sequence[str]) -> int:
 
 def combined(wanted: str | None, known: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Each attribute, then every two together; `sex*race` alone is the combination alone. Raises UsageError."""
-    names = [name.strip() for name in wanted.split(",")] if wanted else [*known]
+    names = [*dict.fromkeys(name.strip() for name in wanted.split(","))] if wanted else [*known]
     for part in (part for name in names for part in name.split(CROSSED)):
         if part not in known:
             there = f"groups.tsv has {', '.join(known) or 'none'}.{did_you_mean(part, known)}"
@@ -362,7 +361,7 @@ def odds_of(source: Source, condition: str) -> tuple[str, dict[tuple[str, str], 
 
 
 def kept_of(labels: Sequence[str | None]) -> list[str]:
-    """The categories of 2 % of the applications or more, those of nobody known among them, sorted."""
+    """The categories of 2 % of all applications or more, sorted."""
     counts = Counter(labels)
     return sorted(label for label in counts if label is not None and LEAST * counts[label] >= len(labels))
 
@@ -407,10 +406,8 @@ def compared(
 
     A category without `ratios`, of less than 2 % of the applications, has a rate alone, and sets no highest rate.
     """
-    all_of, chosen = (
-        Counter(labels),
-        Counter(label for label, of in zip(labels, sample.chosen, strict=True) if of),
-    )
+    all_of = Counter(labels)
+    chosen = Counter(label for label, of in zip(labels, sample.chosen, strict=True) if of)
     people = Counter(label for label, _ in {*zip(labels, sample.people, strict=True)})
     top = max(ratios, key=lambda label: (chosen[label] / all_of[label], all_of[label]), default="")
     found = []
@@ -438,13 +435,8 @@ def compared(
         if label != top and chosen[top]:
             z, exact = independent(selected, n, chosen[top], all_of[top])
             below = 5 * selected * all_of[top] < 4 * chosen[top] * n
-            of = replace(
-                of,
-                below_four_fifths=below,
-                p_two_proportion=z,
-                p_exact=exact,
-                p_by_list=ratio.p_below_adjusted,
-            )
+            of = replace(of, below_four_fifths=below, p_two_proportion=z, p_exact=exact)
+            of = replace(of, p_by_list=ratio.p_below_adjusted)
             if (figure := odds.get((label, top))) is not None:
                 of = replace(of, odds=figure.value, odds_low=figure.low, odds_high=figure.high)
         found.append(of)
@@ -535,13 +527,10 @@ def profile(source: Source, about: Mapping[str, str]) -> Summary:
         if (finding := results.findings.get(key)) is None or key.condition in kind.measure.aside:
             continue
         figure, measure = cells.get((finding.spoken_of, key)), finding.spoken_of
-        pair = (
-            key.contrast.split(BETWEEN)
-            if key.contrast
-            else [results.words.protected, results.words.unprotected]
-        )
-        if finding.conclusion == Conclusion.OUTSIDE and figure is not None and figure.value is not None:
-            pair = pair[:1] if figure.value < 1 else pair[1:]
+        sides = (results.words.protected, results.words.unprotected)
+        pair = key.contrast.split(BETWEEN) if key.contrast else sides
+        if finding.conclusion == Conclusion.OUTSIDE and (value := value_of(figure)) is not None:
+            pair = pair[:1] if value.value < 1 else pair[1:]
         found = f"{results.labels.get(measure, plain_name(measure))} {cell(figure, results.band)}"
         rows.append({
             "scenario": f"{results.dataset}, {words.condition} {words.titles.get(key, key)}",

@@ -10,10 +10,21 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from shutil import copytree
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from llmfair.report.summaries import Sample, category_of, compared, cutoff, entries_of, independent, kept_of
+from llmfair.report.summaries import (
+    Sample,
+    category_of,
+    compared,
+    cutoff,
+    entries_of,
+    independent,
+    kept_of,
+    odds_of,
+)
 from llmfair.results import Figure
 from llmfair.settings.commands import ABOUT_AUDITS
 from llmfair.stats.selection import impact_ratios
@@ -148,6 +159,10 @@ def lines_of(*arguments: str) -> list[dict[str, str]]:
 def test_every_attribute_and_every_two_together() -> None:
     lines = lines_of("run", "--at", "9")
     assert [*dict.fromkeys(line["attribute"] for line in lines)] == ["gender", "race", "gender*race"]
+    printed = ran("report", "run", "--at", "9", "--format", "ll144", "--json").json["rows"]
+    assert [row["rate"] for row in printed if row["rate"]] == [
+        float(of["rate"]) for of in lines if of["rate"]
+    ]
     found = {(line["attribute"], line["category"]): line for line in lines}
     female = found["gender", "female"]  # behind all six men of a list the first three of eight
     assert (female["applications"], female["selected"], female["impact_ratio"]) == ("48", "18", "0.375")
@@ -177,6 +192,22 @@ def test_the_odds_of_the_run_stand_beside_the_ratio() -> None:
         row[name] for name in ("value", "low", "high")
     ]
     assert male["odds"] == ""
+
+
+def test_odds_of_several_groups_are_read_either_way_round() -> None:
+    figure = {"group": "", "stratum": "all", "low": 0.25, "high": 1.0, "n": 9}
+    of = {"measure": "PreferenceOdds", "condition": "neutral", "contrast": "Asian:Black", "value": 0.5}
+    bound = of | {"contrast": "Asian:White", "value": None, "low": None}
+    rows = [SimpleNamespace(**figure | of), SimpleNamespace(**figure | bound)]
+    attribute = {"crossed": ["sex", "race"], "words": {"protected": "x", "unprotected": "y"}}
+    source: Any = SimpleNamespace(
+        manifest=SimpleNamespace(settings={"attribute": attribute}),
+        results=SimpleNamespace(of_all=lambda: rows, attribute="both"),
+    )
+    audited, odds = odds_of(source, "neutral")
+    assert audited == "sex*race" and {*odds} == {("Asian", "Black"), ("Black", "Asian")}
+    turned = odds["Black", "Asian"]
+    assert (turned.value, turned.low, turned.high) == (2, 1, 4)
 
 
 @pytest.mark.usefixtures("here")
@@ -243,6 +274,10 @@ def test_what_cannot_be_summarised_is_refused() -> None:
     )
     refuses("Did you mean 'gender'?", "report", "run", *shape, "--at", "9", "-a", "gendr")
     assert llmfair("report", "run", *shape, "-o", "x.csv", "--at", "3").out == "x.csv\n"
+    Path("run/groups.tsv").unlink()
+    refuses("groups.tsv", "report", "run", *shape, "--at", "3")
+    Path("run/results.json").unlink()
+    refuses("run has no results yet", "report", "run", *shape)
 
 
 def test_the_page_names_every_key() -> None:
