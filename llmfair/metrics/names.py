@@ -14,7 +14,7 @@ from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE
 
 _SPELLING = re.compile(
-    r"\s*(?P<name>[^\s()@=,]+(?:\([a-z]+\))?)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
+    r"\s*(?P<name>[^\s()@=,]+(?:\([A-Za-z]+\))?)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
     r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
 )
 KEYS: Mapping[str, Collection[str]] = {"stratum": ("relevant", "irrelevant", "unjudged"), "contrast": ()}

@@ -33,6 +33,7 @@ WHY: Mapping[str, str] = {
     "unknown_items": "some items have no group, so the range is not known",
 }
 OF_RATES: dict[str, Any] = {"bounds": (0.0, 1.0), "of_all": True, "undefined": WHY, "cite": "6 RCNY 5-301"}
+OF_EXPOSURE: dict[str, Any] = {**OF_RATES, "cite": "Wang et al. 2024, Eq. 1-2"}
 OF_RATIOS: dict[str, Any] = {
     **OF_RATES,
     "bounds": (0.0, math.inf),
@@ -105,7 +106,7 @@ def impact_ratio_of_scores(judged: Judged, cutoff: None) -> Values:
 
 
 @measure(
-    "ImpactRatio(chance)", **OF_RATES | {"aggregate": "impact-by-chance"}, label="least impact ratio by chance",
+    "ImpactRatio(chance)", **OF_RATES, aggregate="impact-by-chance", label="least impact ratio by chance",
     note="its limits hold 95 % of what chance gives; p: of a least ratio as small as the one found",
 )  # fmt: skip
 def impact_ratio_by_chance(judged: Judged, cutoff: int | None) -> Values:
@@ -114,7 +115,7 @@ def impact_ratio_by_chance(judged: Judged, cutoff: int | None) -> Values:
 
 
 @measure(
-    "ImpactRatio(least)", **OF_RATES | {"aggregate": "least-attainable"}, cutoff="required",
+    "ImpactRatio(least)", **OF_RATES, aggregate="least-attainable", cutoff="required",
     label="least attainable impact ratio",
 )  # fmt: skip
 def least_impact_ratio(judged: Judged, cutoff: int) -> Values:
@@ -123,8 +124,7 @@ def least_impact_ratio(judged: Judged, cutoff: int) -> Values:
 
 
 @measure(
-    "ExpRatio(worst)", **OF_RATES | {"aggregate": "worst-exposure", "cite": "Wang et al. 2024, Eq. 1-2"},
-    better="higher", label="worst exposure ratio",
+    "ExpRatio(worst)", **OF_EXPOSURE, aggregate="worst-exposure", better="higher", label="worst exposure ratio",
 )  # fmt: skip
 def worst_exposure_ratio(judged: Judged, cutoff: int | None) -> Values:
     """The least over the greatest mean exposure of groups, over the items of all lists: 1 where all get alike.
@@ -136,7 +136,7 @@ def worst_exposure_ratio(judged: Judged, cutoff: int | None) -> Values:
 
 
 @measure(
-    "ExpRatio(chance)", **OF_RATES | {"aggregate": "exposure-by-chance"}, label="worst exposure ratio by chance",
+    "ExpRatio(chance)", **OF_EXPOSURE, aggregate="exposure-by-chance", label="worst exposure ratio by chance",
     note="its limits hold 95 % of what chance gives",
 )  # fmt: skip
 def exposure_ratio_by_chance(judged: Judged, cutoff: int | None) -> Values:
@@ -145,7 +145,7 @@ def exposure_ratio_by_chance(judged: Judged, cutoff: int | None) -> Values:
 
 
 @measure(
-    "ExpRatio(least)", **OF_RATES | {"aggregate": "least-attainable"}, label="least attainable exposure ratio"
+    "ExpRatio(least)", **OF_EXPOSURE, aggregate="least-attainable", label="least attainable exposure ratio"
 )
 def least_exposure_ratio(judged: Judged, cutoff: int | None) -> Values:
     """The least `ExpRatio(worst)` that any orders of these lists have."""
@@ -174,7 +174,7 @@ def _target(judged: Judged, target: str) -> tuple[Codes, Floats] | Undefined:
 
 OF_NDKL: dict[str, Any] = {
     "params": {"target": ("list", "uniform")}, "bounds": (0.0, math.inf), "note": "target {target}",
-    "undefined": WHY, "cite": "Geyik et al. 2019, Eq. 4",
+    "undefined": WHY, "cite": "Geyik et al. 2019",
 }  # fmt: skip
 
 
@@ -225,7 +225,7 @@ PATIENCE = 0.99
         "user": ("ERR", "iRBU"), "target": ("list", "relevant", "uniform"), "relevance": number(0.5, 0, 1),
         "highest": whole(None, 1000),
     },
-    note="user {user}, target {target}, relevance weighs {relevance:g}", cite="Sakai et al. 2023, Eq. 1-8",
+    note="user {user}, target {target}, relevance weighs {relevance:g}", cite="Sakai, Kim & Kang 2023",
 )  # fmt: skip
 def group_fairness_relevance(
     judged: Judged, cutoff: int | None, user: str, target: str, relevance: float, highest: int | None

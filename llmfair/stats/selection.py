@@ -234,9 +234,8 @@ def by_chance(
     dealt, least = np.empty_like(labels), np.empty(draws)
     for draw in range(draws):
         dealt[np.lexsort((rng.random(count), stratum))] = labels[order]
-        rates = (np.bincount(dealt, amount, entries.groups) / np.bincount(dealt, lists, entries.groups))[
-            there
-        ]
+        sums, people = (np.bincount(dealt, of, entries.groups)[there] for of in (amount, lists))
+        rates = sums / people
         least[draw] = rates.min() / rates.max()
     return least
 
@@ -272,7 +271,7 @@ def normalised_kl(order: Codes, target: Floats, k: int | None = None) -> float |
     """NDKL of a list: Σ_i KL(shares of the first i ‖ target) / log2(i + 1) over Σ_i 1/log2(i + 1), i = 1..k, in nats.
 
     `order` are codes of groups, best first, -1 for none: such an item keeps its rank and has no share. Ranks before
-    the first item with a group are left out; None without any. Source: Geyik et al. 2019, Eq. 4.
+    the first item with a group are left out; None without any. Source: Geyik et al. 2019.
     """
     held = np.cumsum(order[:k, None] == np.arange(len(target)), axis=0)
     weights = 1 / np.log2(np.arange(len(held)) + 2)
