@@ -200,7 +200,8 @@ def _attainable(judged: Judged, cutoff: int | None, target: str, end: int) -> Va
     codes, shares = aimed
     if (codes < 0).any():
         return Undefined("unknown_items")
-    return normalised_kl_range(np.bincount(codes, minlength=len(shares)), shares, cutoff)[end]
+    counts = np.bincount(codes, minlength=len(shares))
+    return normalised_kl_range(tuple(counts.tolist()), tuple(shares.tolist()), cutoff)[end]
 
 
 @measure("NDKL(least)", **OF_NDKL, label="least attainable divergence")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import comb, exp, inf, log
 
 import numpy as np
@@ -24,7 +24,7 @@ Codes = NDArray[np.intp]
 FOUR_FIFTHS = 0.8
 """The ratio that 29 CFR 1607.4(D) speaks of; Local Law 144 sets none."""
 DRAWS = 1000
-MOST_STATES = 20_000
+MOST_STATES = 2_000
 """Up to so many ways to fill a page by groups a range is found among all of them."""
 
 
@@ -136,15 +136,15 @@ def selection_rates(entries: Entries, level: float = 0.95) -> list[Rate]:
     from scipy.special import stdtrit
 
     spread, rates = _spread(entries), list[Rate]()
-    for group, (rate, people) in enumerate(zip(entries.rates, entries.people, strict=True)):
+    for group, (rate, people) in enumerate(zip(entries.rates.tolist(), entries.people, strict=True)):
         if not people:
             rates.append(Rate(None, reason="no_one"))
         elif not rate or entries.queries < FEWEST_QUERIES:
-            rates.append(Rate(float(rate), reason="none_selected" if not rate else "too_few_queries"))
+            rates.append(Rate(rate, reason="none_selected" if not rate else "too_few_queries"))
         else:
             error = float(spread.error[group, group])
             half = error * float(stdtrit(spread.freedom[group, group], (1 + level) / 2))
-            rates.append(Rate(float(rate), rate * exp(-half), min(1.0, rate * exp(half)), error=error))
+            rates.append(Rate(rate, rate * exp(-half), min(1.0, rate * exp(half)), error=error))
     return rates
 
 
@@ -186,9 +186,8 @@ def impact_ratios(entries: Entries, reference: int | None = None, level: float =
             high = float((b + stdtrit(freedom, 1 - tail / len(others)) * s).min())
             if reference is None:
                 low, high = min(0.0, low), min(0.0, high)
-            beyond = np.divide(
-                b - log(FOUR_FIFTHS), s, out=np.where(b < log(FOUR_FIFTHS), -inf, inf), where=s > 0
-            )
+            above = b - log(FOUR_FIFTHS)
+            beyond = np.divide(above, s, out=np.where(above < 0, -inf, inf), where=s > 0)
             p = min(1.0, len(others) * float(stdtr(freedom, beyond).min()))
             ratios.append(Rate(value, exp(low), exp(high), None, float(s[b.argmin()]), p))
     adjusted = holm([ratio.p_below for ratio in ratios])
@@ -276,36 +275,45 @@ def normalised_kl(order: Codes, target: Floats, k: int | None = None) -> float |
     held = np.cumsum(order[:k, None] == np.arange(len(target)), axis=0)
     weights = 1 / np.log2(np.arange(len(held)) + 2)
     seen = held.any(axis=1)
-    divergences = np.array([divergence(counts, target) for counts in held[seen]])
-    return float(weights[seen] @ divergences / weights[seen].sum()) if seen.any() else None
+    return (
+        float(weights[seen] @ _divergences(held[seen], target) / weights[seen].sum()) if seen.any() else None
+    )
 
 
-def divergence(counts: Codes, target: Floats) -> float:
-    """KL of the shares of these counts and the target, in nats; groups with a count have a share of the target."""
-    some = counts > 0
-    shares = counts[some] / counts.sum()
-    return float(shares @ np.log(shares / target[some]))
+def _divergences(pages: Codes, target: Floats) -> Floats:
+    """KL of each page's shares and the target, in nats, of counts of shape (pages, groups), none of them all 0."""
+    shares = pages / pages.sum(axis=1, keepdims=True)
+    divergences: Floats = (
+        shares * np.log(np.divide(shares, target, out=np.ones(shares.shape), where=shares > 0))
+    ).sum(axis=1)
+    return divergences
 
 
-def normalised_kl_range(counts: Codes, target: Floats, k: int | None = None) -> tuple[float, float]:
+@lru_cache(maxsize=1024)
+def normalised_kl_range(
+    counts: tuple[int, ...], target: tuple[float, ...], k: int | None = None
+) -> tuple[float, float]:
     """The least and the greatest NDKL of all orders of a list with these items of each group, first k.
 
     Exact, by the counts that a page can have at each rank, where these are not too many; else what the orders reach
     that put next whichever group gives the least, or the most.
     """
-    k = min(int(counts.sum()), k or int(counts.sum()))
-    weights = 1 / np.log2(np.arange(k) + 2)
+    k = min(sum(counts), k or sum(counts))
     exact = comb(k + len(counts) - 1, len(counts) - 1) <= MOST_STATES
-    ends = []
+    weights, ends = 1 / np.log2(np.arange(k) + 2), list[float]()
     for sign in (1, -1):
         reached = {(0,) * len(counts): 0.0}
         for weight in weights:
-            longer = dict[tuple[int, ...], float]()
+            before = dict[tuple[int, ...], float]()
             for page, total in reached.items():
-                for group in np.flatnonzero(counts > page).tolist():
-                    grown = (*page[:group], page[group] + 1, *page[group + 1 :])
-                    value = total + sign * weight * divergence(np.array(grown), target)
-                    longer[grown] = min(value, longer.get(grown, inf))
-            reached = longer if exact else dict([min(longer.items(), key=lambda each: each[1])])
+                for group, (held, there) in enumerate(zip(page, counts, strict=True)):
+                    if held < there:
+                        grown = (*page[:group], held + 1, *page[group + 1 :])
+                        before[grown] = min(total, before.get(grown, inf))
+            steps = sign * weight * _divergences(np.array([*before]), np.array(target))
+            totals = (np.array([*before.values()]) + steps).tolist()
+            reached = dict(zip(before, totals, strict=True))
+            if not exact:
+                reached = dict([min(reached.items(), key=lambda each: each[1])])
         ends.append(sign * min(reached.values()) / float(weights.sum()))
     return ends[0], ends[1]

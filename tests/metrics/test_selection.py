@@ -119,6 +119,29 @@ def test_gfr_by_hand() -> None:
     assert rows("GFR", listed("AB"))["q", ""].reason == "no_relevant"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SelectionRate@2",
+        "ImpactRatio@2",
+        "ImpactRatio(chance)@2",
+        "ImpactRatio(least)@9",
+        "ExpRatio(worst)",
+        "ExpRatio(chance)",
+        "ExpRatio(least)",
+        "NDKL@3",
+        "NDKL(least)@3",
+        "NDKL(greatest)@3",
+        "GFR@3",
+    ],
+)
+def test_figures_are_plain_numbers_that_files_can_hold(name: str) -> None:
+    queries = [listed("ABCAB"[turn:] + "ABCAB"[:turn], f"q{turn}", "10200") for turn in range(5)]
+    for row in rows(name, *queries).values():
+        assert type(row.value) is float
+        assert {type(x) for x in (row.low, row.high, row.p, row.p_adjusted)} <= {float, type(None)}
+
+
 def test_words_in_brackets_name_measures_of_their_own() -> None:
     for name in (
         "ExpRatio(worst)",

@@ -116,6 +116,14 @@ def test_a_count_of_zero_leaves_the_other_ratios_their_intervals() -> None:
     assert low.value == 0.5 and low.high is not None and none.high is None
 
 
+def test_only_a_ratio_that_is_surely_below_four_fifths_is_said_to_be() -> None:
+    ratios = impact_ratios(of_counts((10, 5), (10, 4), (10, 2)))
+    p_values = [ratio.p_below_adjusted for ratio in ratios]
+    assert p_values[0] == p_values[1] == 1 and p_values[2] is not None and p_values[2] < 0.001
+    all_selected = impact_ratios(of_counts((4, 4), (3, 3)))[1]
+    assert (all_selected.low, all_selected.high, all_selected.p_below) == (1, 1, 1)
+
+
 def test_four_fair_groups_are_apart_by_chance_alone() -> None:
     entries = drawn(np.random.default_rng(7), 10_000, 20, first(10, 30), groups=4)
     chance = by_chance(entries, np.random.default_rng(0))
@@ -146,7 +154,7 @@ def test_the_range_of_ndkl_is_that_of_all_orders(counts: tuple[int, ...]) -> Non
         every = {
             order: normalised_kl(np.array(order), target, k) for order in set(permutations(codes.tolist()))
         }
-        assert normalised_kl_range(np.array(counts), target, k) == pytest.approx(
+        assert normalised_kl_range(counts, tuple(target.tolist()), k) == pytest.approx(
             (min(every.values()), max(every.values()))  # type: ignore[type-var]
         )
 
