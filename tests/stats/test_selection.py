@@ -42,18 +42,32 @@ def drawn(
     return Entries(got, label[held][person], query, person, groups, grade[held][person])
 
 
-def of_counts(*counts: tuple[int, int]) -> Entries:
-    """Ten lists alike, with so many people and so many selected of each group; nobody is in two."""
+def of_counts(*counts: tuple[int, int], lists: int = 10) -> Entries:
+    """Lists alike, with so many people and so many selected of each group; nobody is in two."""
     group = np.repeat(np.arange(len(counts)), [people for people, _ in counts])
-    amount = np.concatenate([np.arange(people) < selected for people, selected in counts]).astype(float)
-    size = len(group)
-    return Entries(
-        np.tile(amount, 10),
-        np.tile(group, 10),
-        np.repeat(np.arange(10), size),
-        np.arange(10 * size),
-        len(counts),
-    )
+    amount = np.concatenate([first(selected, people) for people, selected in counts])
+    query, person = np.repeat(np.arange(lists), len(group)), np.arange(lists * len(group))
+    return Entries(np.tile(amount, lists), np.tile(group, lists), query, person, len(counts))
+
+
+# The example in the README of aedt-audit 0.3: people, selected and impact ratio of those that set the bar.
+PUBLISHED = [
+    [(2441, 510, 0.544), (2409, 925, 1.0)],
+    [
+        (154, 43, 0.741),
+        (600, 188, 0.831),
+        (681, 195, 0.759),
+        (933, 272, 0.773),
+        (244, 92, 1.0),
+        (2293, 682, 0.789),
+    ],
+]
+
+
+@pytest.mark.parametrize("groups", PUBLISHED)
+def test_ratios_are_those_of_a_published_example(groups: list[tuple[int, int, float]]) -> None:
+    ratios = impact_ratios(of_counts(*((people, selected) for people, selected, _ in groups), lists=1))
+    assert [ratio.value for ratio in ratios] == pytest.approx([ratio for _, _, ratio in groups], abs=5e-4)
 
 
 def test_rates_and_ratios_by_hand() -> None:
