@@ -84,21 +84,21 @@ def audits(row: Row, seeds: Sequence[int]) -> list[Audit]:
 
 def audit(row: Row, seed: int) -> Audit:
     rng = np.random.default_rng([seed, row.groups, row.queries, row.pool])
-    of, ratios = entries(row, rng), truth(replace(row, queries=1, pool=0))
-    found, alone = impact_ratios(of), impact_ratios(replace(of, person=np.arange(len(of.person))))
-    below = [each.p_below_adjusted is not None and each.p_below_adjusted <= ALPHA for each in found]
+    of, true_ratios = entries(row, rng), truth(replace(row, queries=1, pool=0))
+    ratios, alone = impact_ratios(of), impact_ratios(replace(of, person=np.arange(len(of.person))))
+    below = [each.p_below_adjusted is not None and each.p_below_adjusted <= ALPHA for each in ratios]
     held, held_alone = (
         [
             each.low <= true <= each.high
-            for each, true in zip(of, ratios, strict=True)
+            for each, true in zip(of, true_ratios, strict=True)
             if each.low and each.high
         ]
-        for of in (found, alone)
+        for of in (ratios, alone)
     )
     return Audit(
         float(np.mean(held)),
         float(np.mean(held_alone)),
-        any(claim for claim, true in zip(below, ratios, strict=True) if true >= FOUR_FIFTHS),
+        any(claim for claim, true in zip(below, true_ratios, strict=True) if true >= FOUR_FIFTHS),
         least_over_greatest(of) or 0.0,
         float(by_chance(of, rng, 200).mean()),
         below[0],
@@ -123,7 +123,7 @@ ROWS = [
 ]
 HEADER = (
     f"{'':48}  true  r_g in interval        least ratio  observed  below .8 (Holm)\n"
-    f"{'':48}     r    two-way  by query   found chance  below .8   falsely  first"
+    f"{'':48}     r    two-way  by query    here chance  below .8   falsely  first"
 )
 
 if __name__ == "__main__":

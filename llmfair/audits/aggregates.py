@@ -492,9 +492,9 @@ def _entries(values: tuple[Got, ...]) -> _Entries:
     """All items with a group and an amount, whichever group is asked for; amounts that are scores are 1 above the
     median of all."""
     amounts = np.concatenate([got.amount for got in values])
-    known = ~np.isnan(amounts)
+    scored = ~np.isnan(amounts)
     if values[0].weights is None:
-        amounts = (amounts > np.median(amounts[known])).astype(float)
+        amounts = (amounts > np.median(amounts[scored])).astype(float)
     names, people = tuple(values[0].groups), dict[str, int]()
     group = np.full(len(amounts), -1)
     for code, name in enumerate(names):
@@ -502,7 +502,7 @@ def _entries(values: tuple[Got, ...]) -> _Entries:
     query = np.repeat(np.arange(len(values)), [len(got.doc_ids) for got in values])
     person = np.array([people.setdefault(doc_id, len(people)) for got in values for doc_id in got.doc_ids])
     grade = np.concatenate([got.grades for got in values])
-    some = known & (group >= 0)
+    some = scored & (group >= 0)
     person = np.unique(person[some], return_inverse=True)[1]
     of = selection.Entries(amounts[some], group[some], query[some], person, len(names), grade[some])
     return of, names, values[0].reference

@@ -127,8 +127,8 @@ def _spread(entries: Entries) -> _Spread:
 
 def _of_differences(products: Floats) -> Floats:
     """Variances of x_g − x_h from the products x_g x_h, and on the diagonal of x_g."""
-    own = np.diag(products)
-    return np.add.outer(own, own) - 2 * products + np.diag(own)
+    squares = np.diag(products)
+    return np.add.outer(squares, squares) - 2 * products + np.diag(squares)
 
 
 def selection_rates(entries: Entries, level: float = 0.95) -> list[Rate]:

@@ -200,11 +200,15 @@ def test_rates_and_ratios_are_those_of_aedt_audit(by: list[str]) -> None:
     ):
         expected = aedt.impact_ratios(table, by=by)
         expected.index = expected[by].agg("*".join, axis=1)
-        kept = expected[aedt.benchmark_mask(expected, by)]
-        assert 0 < len(kept) < len(expected)  # a small group and the unknown stand aside
-        queries = vacancies(people, [*kept.index], group)
+        listed_groups = expected[aedt.benchmark_mask(expected, by)]
+        assert 0 < len(listed_groups) < len(expected)  # a small group and the unknown stand aside
+        queries = vacancies(people, [*listed_groups.index], group)
         ours = of_all(ratio, *queries)
-        assert {name: ours[name].value for name in kept.index} == pytest.approx(dict(kept["impact_ratio"]))
+        assert {name: ours[name].value for name in listed_groups.index} == pytest.approx(
+            dict(listed_groups["impact_ratio"])
+        )
         if rate:
             rates = of_all(rate, *queries)
-            assert {name: rates[name].value for name in kept.index} == pytest.approx(dict(kept["rate"]))
+            assert {name: rates[name].value for name in listed_groups.index} == pytest.approx(
+                dict(listed_groups["rate"])
+            )
