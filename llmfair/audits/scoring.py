@@ -258,6 +258,7 @@ def facts_of(
         words=results.words,
         measures=shown,
         conditions=conditions,
+        contrasts=results.design.contrasts,
         undefined=undefined_counts(columns),
         findings=findings,
         family=Family(family, None),

@@ -20,7 +20,7 @@ from llmfair.audits.pairwise.measure import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
 from llmfair.io.files import typed
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE
-from llmfair.nouns import PAIRS, Key, PairAnswer, PairVerdict, Side
+from llmfair.nouns import Key, PairAnswer, PairVerdict, Side
 from llmfair.report.compare import compare_table
 from llmfair.report.verdict import compared_verdicts
 from llmfair.rundir import RunDir
@@ -163,7 +163,7 @@ def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
         ),
     ]
     path = tmp_path / "verdicts.csv"
-    path.write_text("".join(verdicts_lines({Key(PAIRS, "irrelevant"): verdicts})), "utf-8")
+    path.write_text("".join(verdicts_lines({Key("pairs", "irrelevant"): verdicts})), "utf-8")
     assert read_verdicts(path) == verdicts
 
 

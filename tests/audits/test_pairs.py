@@ -44,7 +44,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA
-from llmfair.nouns import PAIRS, Conclusion, Key, PairAnswer, PairVerdict, Side
+from llmfair.nouns import Conclusion, Key, PairAnswer, PairVerdict, Side
 from llmfair.report.phrases import bound_text
 from llmfair.stats.pair_plan import Rule, plan_pairs
 from llmfair.stats.pairs import PairContributions, estimate
@@ -232,7 +232,7 @@ def test_pairs_asked_once_more_are_in_no_bound() -> None:
     again = [replace(verdict, draw=1, first=unread) for verdict in verdicts]
     measures = (parse_measure("AdjustedOdds"),)
     once, twice = (
-        measure_verdicts(measures, {Key(PAIRS, "relevant"): of_it}, HowAsked(Inference(), BAND)).findings[
+        measure_verdicts(measures, {Key("pairs", "relevant"): of_it}, HowAsked(Inference(), BAND)).findings[
             "relevant"
         ]
         for of_it in (verdicts, [*verdicts, *again])
@@ -440,7 +440,7 @@ def test_the_truth_over_queries() -> None:
 def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
     settings = MAKE(runs=2, pairs=20, repeats=repeats, malformed=0.1, conditions="irrelevant")
     design = make_pair_design(settings)
-    pairs = pairs_of(design, "irrelevant")
+    pairs = pairs_of(design, Key("pairs", "irrelevant"))
     assert [len(of_it) for of_it in pairs.values()] == [20 * repeats] * 8
     _, audit = next(pair_audits(pairs, "irrelevant", settings, (-0.3, 0.0)))
     verdicts = []
@@ -453,8 +453,10 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
         ]
     (real,) = measure_all((MEASURE,), {"irrelevant": judged_of(verdicts, repeats)})
     how = HowAsked(Inference(), (0.8, 1.25))
-    odds, finding = calibrate.finding_in_pairs("irrelevant", MEASURE, how, audit)
-    same, theirs = calibrate.finding_in_pairs("irrelevant", MEASURE, how, dict(sorted(real.values.items())))  # type: ignore[arg-type]
+    odds, finding = calibrate.finding_in_pairs(Key("pairs", "irrelevant"), MEASURE, how, audit)
+    same, theirs = calibrate.finding_in_pairs(
+        Key("pairs", "irrelevant"), MEASURE, how, dict(sorted(real.values.items()))
+    )  # type: ignore[arg-type]
     assert (odds.value, odds.low) == pytest.approx((same.value, same.low))
     assert (finding.p, finding.consistent_share) == pytest.approx((theirs.p, theirs.consistent_share))
     for query_id, tally in audit.items():
@@ -470,7 +472,7 @@ def rng_of(query_id: str, block: int) -> np.random.Generator:
 def test_neither_more_runs_nor_more_queries_nor_more_preferences_move_a_draw() -> None:
     def draws(betas: tuple[float, ...], limit: int, runs: int, stratum: str) -> list[Any]:
         settings = MAKE(runs=runs, limit=limit, pairs=5, conditions=stratum)
-        pairs = pairs_of(make_pair_design(settings), "relevant")
+        pairs = pairs_of(make_pair_design(settings), Key("pairs", "relevant"))
         first = next(iter(pairs))
         return [
             audit[first].counts.tolist()
@@ -547,7 +549,7 @@ def test_pairs_weigh_as_asked() -> None:
     for weights in ("macro", "pooled"):
         settings = MAKE(dataset=dataset, weights=weights, **usual)
         (row,) = calibrate_pairwise(settings)["injected"]
-        pairs = pairs_of(make_pair_design(settings), "relevant")
+        pairs = pairs_of(make_pair_design(settings), Key("pairs", "relevant"))
         audits = [audit for _, audit in pair_audits(pairs, "relevant", settings, (0.0,))]
         odds = [tallied(list(audit.values()), weights, 0.95) for audit in audits]
         assert row["odds"] == pytest.approx(np.median([one.value for one in odds if one is not None]))

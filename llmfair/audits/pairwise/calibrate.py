@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from math import exp, hypot, log
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
 from msgspec import Meta
@@ -29,7 +29,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Measure, Tally
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
-from llmfair.nouns import PairAnswer, PairStratum, PairVerdict
+from llmfair.nouns import Key, PairAnswer, PairStratum, PairVerdict
 from llmfair.results import JsonObject, Share
 from llmfair.settings.commands import injected_of
 from llmfair.settings.declaration import band_of
@@ -82,7 +82,7 @@ def calibrate_pairwise(
     check_two_groups(design.attribute, "calibrate pairwise")
     how = HowAsked(Inference(level=settings.level, seed=settings.seed), band_of(settings.band))
     measure = parse_measure(f"{HEADLINE}(agg={settings.weights})")
-    pairs = {stratum: of_it for stratum in design.strata if (of_it := pairs_of(design, stratum))}
+    pairs = {key: of_it for key in design.keys if (of_it := pairs_of(design, key))}
     if not pairs:
         raise UsageError(
             "no query has pairs of a protected and an unprotected item.",
@@ -113,7 +113,7 @@ def calibrate_pairwise(
 
 
 def finding_in_pairs(
-    stratum: PairStratum, measure: Measure, how: HowAsked, audit: Audit
+    stratum: Key, measure: Measure, how: HowAsked, audit: Audit
 ) -> tuple[Estimate, PairFinding]:
     """What a real audit finds of these values: the position-adjusted odds with their interval, and the finding."""
     odds = aggregate(measure.aggregate, audit.values(), how.inference)
@@ -122,7 +122,7 @@ def finding_in_pairs(
 
 
 def _row(
-    stratum: PairStratum,
+    stratum: Key,
     beta: float,
     audits: Sequence[tuple[Estimate, PairFinding]],
     settings: CalibratePairwiseSettings,
@@ -200,9 +200,9 @@ def marginal_odds(beta: float, position: float, spread: float) -> float:
     return exp((log(first / (1 - first)) + log(second / (1 - second))) / 2)
 
 
-def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
+def pairs_of(design: PairwiseDesign, key: Key) -> Pairs:
     """The pairs of the design that count, of the queries that have any."""
-    unanswered = PairAnswer(None, "simulated")
+    unanswered, stratum = PairAnswer(None, "simulated"), cast(PairStratum, key.stratum)
     return {
         query_id: tuple(
             PairVerdict(
@@ -212,13 +212,13 @@ def pairs_of(design: PairwiseDesign, stratum: PairStratum) -> Pairs:
             for protected, unprotected in [probe.candidates.doc_ids]
             if probe.draw < design.settings.repeats
         )
-        for query_id, probes in design.pairs[stratum].items()
+        for query_id, probes in design.pairs[key].items()
         if probes
     }
 
 
 def pair_audits(
-    pairs: Pairs, stratum: PairStratum, settings: CalibratePairwiseSettings, betas: Sequence[float]
+    pairs: Pairs, stratum: str, settings: CalibratePairwiseSettings, betas: Sequence[float]
 ) -> Iterator[tuple[int, Audit]]:
     """Simulated audits, each with the place of its injected preference."""
     numbers = {query_id: [verdict.number for verdict in asked] for query_id, asked in pairs.items()}

@@ -186,7 +186,8 @@ class PairwiseDesign(Design[PairVerdict]):
 
     def facts(self) -> PairwiseFacts:
         """What results say of the design."""
-        settings, odds = self.settings, None
+        settings = self.settings
+        odds: dict[str, float] | None = None
         if settings.label_error is not None:
             of_contrasts = {
                 contrast: odds_with(settings.label_error, judged_between(self._judged, contrast), None)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import inf, log
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from msgspec import structs
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from llmfair.audits.design import Outcome
     from llmfair.audits.pairwise.design import PairwiseDesign
 
-K = TypeVar("K", bound=str)
 HEADLINE = "AdjustedOdds"
 POSITION = ("position_driven", "one_sided")
 FEWEST_CONSISTENT_SHARE = 0.10
@@ -325,16 +324,18 @@ def measure_verdicts(
     measures: Sequence[Measure], by_key: Mapping[Key, Sequence[PairVerdict]], asked: HowAsked
 ) -> PairMeasurements:
     """All figures of a pairwise audit, from its verdicts alone."""
-    judged = {key: judged_of(of_it, asked.repeats, asked.forced) for key, of_it in by_key.items()}
+    judged: dict[str, Sequence[JudgedPairs]] = {
+        key: judged_of(of_it, asked.repeats, asked.forced) for key, of_it in by_key.items()
+    }
     columns, keys = measure_all(measures, judged), {str(key): key for key in by_key}
     # the first: what a gate asks of is measured beside it
     headline = next((measure for measure in measures if measure.definition.headline), None)
-    odds = {keys[column.condition]: column for column in columns if column.measure == headline}
-    findings = {key: finding_of(column, by_key[key], asked) for key, column in odds.items()}
+    odds = {column.condition: column for column in columns if column.measure == headline}
+    findings = {name: finding_of(column, by_key[keys[name]], asked) for name, column in odds.items()}
 
-    def at(key: Key, level: float) -> tuple[Estimate, Conclusion]:
+    def at(name: str, level: float) -> tuple[Estimate, Conclusion]:
         """The odds of a stratum and contrast that has some with their interval at this level, and where it lies."""
-        values, how = [*odds[key].values.values()], odds[key].measure.aggregate
+        values, how = [*odds[name].values.values()], odds[name].measure.aggregate
         figure = aggregate(how, values, replace(asked.inference, level=level))
         counted = joined(values, weights_of(how))
         assert figure is not None and counted is not None
@@ -343,17 +344,18 @@ def measure_verdicts(
     level = asked.inference.level
     if asked.decided is None:
         several = any(key.contrast for key in by_key)
-        findings = beside_each_other(findings, lambda key, level: at(key, level)[1], level, several)
-    answers = {key: answer_counts(of_it) for key, of_it in by_key.items()}
-    for key, finding in findings.items():
+        findings = beside_each_other(findings, lambda name, level: at(name, level)[1], level, several)
+    answers: dict[str, PairAnswers] = {key: answer_counts(of_it) for key, of_it in by_key.items()}
+    for name, finding in findings.items():
+        key = keys[name]
         if finding.conclusion is Conclusion.OUTSIDE and key.stratum in JUDGED_STRATA:
-            figure, _ = at(key, level)
+            figure, _ = at(name, level)
             limits = finding.bound.limits if finding.bound else (figure.low, figure.high)
             nearer = min((abs(log(limit)), limit) for limit in limits if limit)[1]
             explained = label_error(judged_between(asked.judged, key.contrast), None, key.stratum, nearer)
-            findings[key] = structs.replace(finding, label_error=explained)
-        if asked.scored and 0 < answers[key].problems.get("tie", 0) == answers[key].readable:
-            findings[key] = finding.barred(EQUAL_SCORES)
+            findings[name] = structs.replace(finding, label_error=explained)
+        if asked.scored and 0 < answers[name].problems.get("tie", 0) == answers[name].readable:
+            findings[name] = finding.barred(EQUAL_SCORES)
     found = as_readable(findings, answers, asked.max_invalid)
     tests = holm([finding.p for finding in found.values()])
     adjusted, rows = dict(zip(found, tests, strict=True)), list[Measurement]()
@@ -383,7 +385,9 @@ def outcome_of(
     by_key: dict[Key, list[PairVerdict]] = {key: [] for key in design.keys}
     for verdict in verdicts:
         by_key[verdict.key].append(verdict)
-    answers = {key: answer_counts(of_it, settings.constrain) for key, of_it in by_key.items()}
+    answers: dict[str, PairAnswers] = {
+        key: answer_counts(of_it, settings.constrain) for key, of_it in by_key.items()
+    }
     stopped: dict[str, StoppingPoint] = {name: process.settled("pairs") for name, process in stopping.items()}
     how = how_asked(settings, facts, answers, stopped, settings.max_invalid)
     measured = measure_verdicts(design.measures, by_key, how)
@@ -431,7 +435,7 @@ def score_pairs(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     measures, shown = scoring.measures_of(settings, results, JudgedPairs, [headline])
     how = how_asked(settings, results.design, results.answers, results.stopping, results.max_invalid)
     measured = measure_verdicts(measures, by_key, how)
-    conditions = {
+    conditions: dict[str, scoring.ScoreFacts] = {
         key: scoring.ScoreFacts(queries=len({each.query_id for each in verdicts}), pairs=len(verdicts))
         for key, verdicts in by_key.items()
     }
@@ -455,11 +459,11 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 
 def beside_each_other(
-    findings: Mapping[K, PairFinding],
-    at: Callable[[K, float], Conclusion],
+    findings: Mapping[str, PairFinding],
+    at: Callable[[str, float], Conclusion],
     level: float,
     several: bool = False,
-) -> dict[K, PairFinding]:
+) -> dict[str, PairFinding]:
     """The findings, those outside the band by themselves alone, and not among all tested, as inconclusive.
 
     Of m strata k are outside where so many are at a level of 1 − α/(m − k + 1): for the largest such k (Hochberg 1988),
@@ -467,7 +471,7 @@ def beside_each_other(
     """
     tested = [name for name, each in findings.items() if each.conclusion is not Conclusion.NOT_ASSESSABLE]
     outside = [name for name in tested if findings[name].conclusion is Conclusion.OUTSIDE]
-    steps, passed = range(1, len(tested) + 1), list[K]()
+    steps, passed = range(1, len(tested) + 1), list[str]()
     for tests in reversed(steps) if several else steps:
         passed = [name for name in outside if at(name, 1 - (1 - level) / tests) is Conclusion.OUTSIDE]
         if (len(passed) > len(tested) - tests) is not several:

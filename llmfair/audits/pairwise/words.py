@@ -20,7 +20,7 @@ from llmfair.audits.runs.stopping import settled_text
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED
 from llmfair.metrics.names import in_words
-from llmfair.nouns import BETWEEN, PairOutcome, PairVerdict
+from llmfair.nouns import Key, PairOutcome, PairVerdict
 from llmfair.report import groups, phrases, plan
 from llmfair.report.figures import headline_plots, ratio_of
 from llmfair.report.groups import Furthest, FurthestQuery, Section, Values
@@ -53,13 +53,15 @@ OF_CONTRASTS = (
 )
 OF_PAIRS = "every pair weighs the same, not every query (--weights pooled)"
 LITTLE_MASS = 0.5
+MOST_CONTRASTS = 15
+"""Of more than those between six groups, tables and plots have only the ones outside the band."""
 
 
 def pairwise_table(results: PairwiseResults) -> Table:
     """One row a stratum and contrast: what the pairs came to, the odds without the position, the conclusion."""
     rows, design, (low, high) = _rows(results), results.design, results.band
     conclusions: dict[str, str] = {}
-    for key in design.keys:
+    for key in told(results):
         finding, chains = results.findings.get(key), results.chains[key]
         conclusion = phrases.unparseable_text(key, results)
         if finding is not None and not conclusion:
@@ -107,7 +109,15 @@ def pairwise_table(results: PairwiseResults) -> Table:
         f"preset {design.preset}" if design.preset else "",
     ]
     notes = filter(None, _notes(results, rows))
-    return Table.of(title, columns, design.keys, notes, results.band, said=conclusions, sees=results.sees)
+    return Table.of(title, columns, [*conclusions], notes, results.band, said=conclusions, sees=results.sees)
+
+
+def told(results: PairwiseResults) -> list[Key]:
+    """The strata and contrasts that have a row: all of them, or of many those outside the band."""
+    keys, findings = results.design.keys, results.findings
+    if len(results.design.contrasts) <= MOST_CONTRASTS:
+        return keys
+    return [key for key in keys if key in findings and findings[key].conclusion == "outside"]
 
 
 def _rows(results: PairwiseResults) -> Rows:
@@ -122,7 +132,8 @@ def _rows(results: PairwiseResults) -> Rows:
 def pair_conclusion(finding: PairFinding, row: Figure | None, band: Band, words: Words) -> str:
     """Where the odds of a relevance stratum and contrast lie."""
     if isinstance(row, Row) and not words.protected:
-        words = Words(*row.contrast.split(BETWEEN, 1))
+        first, second = row.key({row.contrast}).groups
+        words = Words(first, "other" if second == "others" else second)
     text, why = finding.conclusion.replace("_", " "), in_words(finding.reason, finding.measure)
     if finding.reason is not None and finding.bound is None:
         text += f": {why}"
@@ -135,7 +146,9 @@ def pair_conclusion(finding: PairFinding, row: Figure | None, band: Band, words:
 
 def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     """What has to be known to read the table, the weightiest first."""
-    design, strata = results.design, results.design.keys
+    design, strata = results.design, told(results)
+    if others := len(design.keys) - len(strata):
+        yield f"{count(others, 'more contrast')} of strata inside the band or open, in metrics.csv"
     yield NOT_JUDGED if UNJUDGED in design.strata else None
     yield from phrases.passed_over("the labels", results.answers.values())
     for stratum in strata:
@@ -157,26 +170,30 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
                 first, last = stopped.confidence
                 aside = f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
             yield settled_text(stratum, stopped, results.band, "pair", aside)
-    yield from (_position_note(stratum, results, rows) for stratum in strata)
+    by_stratum = [] if design.contrasts else strata
+    yield from (_position_note(stratum, results, rows) for stratum in by_stratum)
     tests = [
         f"{stratum} {p_text(row.p_adjusted)} ({finding.test})"
         for stratum, finding in results.findings.items()
+        if stratum in strata
         if (row := rows.get(("AdjustedOdds", stratum))) is not None and row.p_adjusted is not None
     ]
     yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(tests)}" if tests else None
-    yield from phrases.found_with(
-        "odds of {:g} as other than 1", results.findings.values(), "queries like these", "pairwise"
-    )
+    if not design.contrasts:
+        yield from phrases.found_with(
+            "odds of {:g} as other than 1", results.findings.values(), "queries like these", "pairwise"
+        )
     if any(measure == "WinRatio" for measure, _ in rows):
         yield "WinRatio counts only pairs that do not flip: the square of the odds when answers are independent"
     yield OF_PAIRS if design.weights == "pooled" else None
-    yield from (_unparseable_note(stratum, results) for stratum in strata)
+    yield from (_unparseable_note(stratum, results) for stratum in by_stratum)
     yield from pairs_notes(design)
     for name, grades in (design.grades or {}).items():
-        if not grades.matched and grades.difference:
+        if name in strata and not grades.matched and grades.difference:
             higher = "higher" if grades.difference > 0 else "lower"
+            ours = "the first group's" if design.contrasts else "protected"
             yield (
-                f"{name}: protected items are graded {abs(grades.difference):.2f} {higher} on average than those "
+                f"{name}: {ours} items are graded {abs(grades.difference):.2f} {higher} on average than those "
                 "they are asked against, which the odds do not take out; --grades match does"
             )
     yield from phrases.drawn_note(design.drawn)
@@ -213,16 +230,21 @@ def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:
         text += f", tied ones {percent(ties, answers.answers)}"
     if finding and finding.worst_case:
         low, high = (100 * end for end in finding.worst_case)
-        group = "first" if results.design.contrasts else "protected"
-        text += f"; whatever they were, the {group} group wins {low:.1f}–{high:.1f} % of answers"
+        text += f"; whatever they were, the protected group wins {low:.1f}–{high:.1f} % of answers"
     return text
 
 
 def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
-    """Queries without pairs of a stratum."""
-    for stratum, queries in design.without_pairs.items():
-        if queries:
-            yield f"{stratum}: {count(len(queries), 'query', 'queries')} without such pairs"
+    """Queries without pairs of a stratum; of many contrasts how many lack some."""
+    lacking = {key: len(queries) for key, queries in design.without_pairs.items() if queries}
+    if len(design.contrasts) <= MOST_CONTRASTS:
+        yield from (f"{key}: {count(n, 'query', 'queries')} without such pairs" for key, n in lacking.items())
+    elif lacking:
+        most = max(lacking, key=lacking.__getitem__)
+        yield (
+            f"{len(lacking):,} of {len(design.keys):,} contrasts of strata lack pairs in some queries, {most} in "
+            f"{lacking[most]:,}"
+        )
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
@@ -489,7 +511,7 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
             )
             for v in verdicts[:SHOWN_PAIRS]
         ]
-        ordered = {key: values[key] for key in keys if key in values}
+        ordered: dict[str, float] = {key: values[key] for key in keys if key in values}
         figures = groups.figures_text(ordered, groups.named(by, results), {})
         return FurthestQuery(
             queries.get(query_id, query_id), figures, pairs=pairs, left_out=len(verdicts) - len(pairs)
@@ -503,11 +525,12 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
     table, declared = pairwise_table(results), exhibits.measures
     by = ratio_of(results.measures, declared, of_queries=True)
     asked = ", ".join(f"{n:,} {stratum}" for stratum, n in asked_of(results.design).items())
-    shares = [(stratum, asdict(of_it)) for stratum, of_it in results.shares.items() if of_it]
-    answers = [stacked_answers(shares, asdict(results.words))] if shares else []
+    shares = [(key, asdict(of_it)) for key in told(results) if (of_it := results.shares[key])]
+    words = Words("first group", "second group") if results.design.contrasts else results.words
+    answers = [stacked_answers(shares, asdict(words))] if shares else []
     return Section(
         table=table,
-        plots=[*answers, *headline_plots(results, results.design.keys, declared, {})],
+        plots=[*answers, *headline_plots(results, told(results), declared, {})],
         furthest=furthest_pairs(folder, results, exhibits, by) if by else None,
         words=[*METHOD, *[OF_CONTRASTS] * bool(results.design.contrasts)],
         facts=[("pairs", asked)],
@@ -520,7 +543,9 @@ WORDS = Wording(
     method=METHOD,
     before=before_text,
     plan_table=plan_pairs_table,
-    plan_text=lambda planned: plan.told(*_planned(planned, [OF_TWO if "findable" in planned else FINDS])),
+    plan_text=lambda planned: plan.told(
+        *_planned(planned, [OF_TWO if planned["design"].get("contrasts") else FINDS])
+    ),
     calibration_table=calibrate_pairs_table,
     verdict=pair_verdict,
     table=pairwise_table,
