@@ -54,7 +54,7 @@ OF_CONTRASTS = (
 OF_PAIRS = "every pair weighs the same, not every query (--weights pooled)"
 LITTLE_MASS = 0.5
 MOST_CONTRASTS = 15
-"""Of more than those between six groups, tables and plots have only the ones outside the band."""
+"""Of more than those between six groups, tables and plots have the ones outside the band."""
 
 
 def pairwise_table(results: PairwiseResults) -> Table:
@@ -113,11 +113,12 @@ def pairwise_table(results: PairwiseResults) -> Table:
 
 
 def told(results: PairwiseResults) -> list[Key]:
-    """The strata and contrasts that have a row: all of them, or of many those outside the band."""
+    """The strata and contrasts that have a row: all of them, or of many those outside the band, else the first."""
     keys, findings = results.design.keys, results.findings
     if len(results.design.contrasts) <= MOST_CONTRASTS:
         return keys
-    return [key for key in keys if key in findings and findings[key].conclusion == "outside"]
+    outside = [key for key in keys if key in findings and findings[key].conclusion == "outside"]
+    return outside or keys[:MOST_CONTRASTS]
 
 
 def _rows(results: PairwiseResults) -> Rows:
@@ -148,7 +149,7 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     """What has to be known to read the table, the weightiest first."""
     design, strata = results.design, told(results)
     if others := len(design.keys) - len(strata):
-        yield f"{count(others, 'more contrast')} of strata inside the band or open, in metrics.csv"
+        yield f"{count(others, 'more contrast')} of strata, none outside the band: metrics.csv has them"
     yield NOT_JUDGED if UNJUDGED in design.strata else None
     yield from phrases.passed_over("the labels", results.answers.values())
     for stratum in strata:

@@ -1,0 +1,113 @@
+"""Pairs of several groups: every contrast is drawn, asked and concluded of by itself, all are tested together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from llmfair.audits.label_error import judged_between
+from llmfair.audits.pairwise.design import make_pair_design
+from llmfair.audits.pairwise.measure import beside_each_other
+from llmfair.audits.pairwise.results import PairFinding
+from llmfair.audits.pairwise.settings import PairwiseSettings
+from llmfair.nouns import Conclusion
+from tests.cli.command import kept, llmfair, ran, refuses, table
+
+pytestmark = pytest.mark.whole
+
+THREE = ("Asian", "Black", "White")
+
+
+def write_table(groups: Sequence[str], queries: int = 16, each: int = 8, unknown: str = "") -> Path:
+    """Lists of `each` items of every group, half of them relevant; the group of some is not known."""
+    lines = ["query_id,query,doc_id,title,race,relevance"]
+    for query in range(queries):
+        for n in range(each * len(groups)):
+            group, relevant = groups[n % len(groups)], int(n < each * len(groups) // 2)
+            known = "" if group == unknown else group
+            lines.append(f"q{query},thing {query},d{query}-{n},title {query} {n},{known},{relevant}")
+    path = Path(f"table{unknown}.csv")
+    path.write_text("\n".join(lines))
+    return path
+
+
+ASKED = ("pairwise", "-a", "race", "-m", "fake:biased,behind=Black,pairwise=-1.5", "-o", "run")
+
+
+def test_a_group_that_is_put_behind_is_found_and_no_fair_one() -> None:
+    screen = ran(*ASKED, "-d", write_table(THREE), "--pairs", "12").out
+    results = kept("results", "run")
+    concluded = {key: finding["conclusion"] for key, finding in results["findings"].items()}
+    for stratum in ("relevant", "irrelevant"):
+        assert concluded[f"{stratum}, Asian:Black"] == concluded[f"{stratum}, Black:White"] == "outside"
+        assert concluded[f"{stratum}, Asian:White"] != "outside"
+    assert results["family"]["size"] == 6 and results["design"]["groups"] == dict.fromkeys(THREE, 128)
+    assert "relevant, Asian:Black" in screen and "outside: Asian items are preferred" in screen
+    odds = {row["contrast"]: row for row in results["rows"] if row["measure"] == "AdjustedOdds"}
+    assert odds["Asian:Black"]["value"] > 1.25 and odds["Black:White"]["value"] < 0.8
+    assert {row["contrast"] for row in table(Path("run/verdicts.csv"))} == {*odds}
+    again = ran("score", "run", "--json").json["runs"][0]["findings"]
+    assert {key: finding["conclusion"] for key, finding in again.items()} == concluded
+    for contrast, code in (("Black:White", 4), ("Asian:White", 0)):
+        require = f"AdjustedOdds(contrast='{contrast}')=0.5..2"
+        assert llmfair("score", "run", "--require", require).code == code
+
+
+def test_the_pairs_of_a_contrast_hang_on_no_other_group() -> None:
+    def asked(path: Path) -> Mapping[str, list[tuple[str, ...]]]:
+        design = make_pair_design(PairwiseSettings(dataset=str(path), attribute="race", pairs=5))
+        return {
+            key: [(probe.probe_id, *probe.candidates.doc_ids) for of in probes.values() for probe in of]
+            for key, probes in design.pairs.items()
+        }
+
+    three, two = asked(write_table(THREE)), asked(write_table(THREE, unknown="White"))
+    assert [*two] == ["relevant, Asian:Black", "irrelevant, Asian:Black"]
+    assert two == {key: three[key] for key in two} and len(three) == 6
+
+
+def test_of_many_contrasts_only_those_outside_are_told() -> None:
+    groups = ("Black", *(f"group {n}" for n in range(6)))
+    asked = "pairwise", "-d", write_table(groups, 8), "-a", "race", "--pairs", "4", "--noise-share", "0"
+    screen = ran(*asked, "-m", "fake:biased,behind=Black,pairwise=-4", "-o", "strong").out
+    outside = sum(of["conclusion"] == "outside" for of in kept("results", "strong")["findings"].values())
+    assert f"{42 - outside} more contrasts of strata, none outside the band" in screen
+    assert "Black:group 0" in screen and "group 0:group 1 " not in screen
+    assert "27 more contrasts of strata" in ran(*asked, "-m", "fake:biased", "-o", "fair").out
+
+
+def test_what_is_made_for_two_groups_refuses_several() -> None:
+    path = write_table(THREE)
+    refuses("calibrate pairwise compares two groups", "calibrate", "pairwise", "-d", path, "-a", "race")
+    refuses("--sequential audits two groups, and race has 3", *ASKED, "-d", path, "--sequential")
+    planned = ran(
+        "plan", "pairwise", "-d", path, "-a", "race", "--pairs", "4", "--noise-share", "0", "--json"
+    ).json
+    assert planned["calls"] == 16 * 4 * 2 * 3 * 2 and planned["findable"] is None
+    assert "3 contrasts" in ran("plan", "pairwise", "-d", path, "-a", "race").out
+
+
+def test_contrasts_are_tested_by_holm() -> None:
+    """Of two both are outside only where one of them is at 97.5 %."""
+
+    def together(**outside_at: float) -> list[Conclusion]:
+        findings = {
+            name: PairFinding(measure="AdjustedOdds", conclusion=Conclusion.OUTSIDE, reason=None)
+            for name in outside_at
+        }
+
+        def at(name: str, level: float) -> Conclusion:
+            return Conclusion.OUTSIDE if outside_at[name] >= level else Conclusion.INCONCLUSIVE
+
+        return [each.conclusion for each in beside_each_other(findings, at, 0.95, several=True).values()]
+
+    assert together(first=0.98, second=0.96) == [Conclusion.OUTSIDE] * 2
+    assert together(first=0.96, second=0.96) == [Conclusion.INCONCLUSIVE] * 2
+
+
+def test_items_of_a_contrast_are_those_of_its_groups_or_of_all_others() -> None:
+    judged = {"a": (10, 4), "b": (20, 5), "c": (30, 6)}
+    assert judged_between(judged, "a:c") == {"protected": (10, 4), "unprotected": (30, 6)}
+    assert judged_between(judged, "b:others") == {"protected": (20, 5), "unprotected": (40, 10)}
