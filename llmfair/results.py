@@ -316,7 +316,8 @@ def as_readable(
 class Conclusions:
     """The facts that a verdict is made of: what is concluded of a run's conditions, and the figures behind it.
 
-    `figures` of all queries, by measure and key; `run` is the folder that can be looked at, None of a run file.
+    `figures` of all queries, by measure and key, `by_group` the rows of single groups; `run` is the folder that can be
+    looked at, None of a run file.
     `planned` and `training`: the commands that plan the same design, and that train the model away from it, where they
     do; `ways`: those that ask the same with what a reason calls for. `prompted`: whether a prompt was read; `preset`:
     the run's. `problems`: what is wrong with most answers of a condition that cannot be read.
@@ -334,6 +335,7 @@ class Conclusions:
     keys: Sequence[Key]
     findings: Mapping[str, Finding]
     figures: Mapping[tuple[str, str], Figure]
+    by_group: Sequence[Row] = ()
     complete: bool = True
     planned: str = ""
     training: str = ""

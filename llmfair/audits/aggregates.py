@@ -250,6 +250,19 @@ def ratio_of_means(values: Sequence[Value], inference: Inference) -> Estimate | 
     return estimate
 
 
+@register("aggregate", "ratio-of-shares")
+def _ratio_of_shares(values: Sequence[Value], inference: Inference) -> Estimate | None:
+    """The same of what groups get: 0 where one gets nothing, no interval where few queries stand below the line."""
+    ratios = [value for value in values if isinstance(value, Ratio)]
+    worth = sum(ratio.denominator > 0 for ratio in ratios)
+    if worth and not any(ratio.numerator for ratio in ratios):
+        return Estimate(0.0, None, None, len(ratios), "no_share")
+    estimate = ratio_of_means(ratios, inference)
+    if estimate is not None and worth < intervals.FEWEST_QUERIES:
+        return replace(estimate, low=None, high=None, reason="too_few_queries")
+    return estimate
+
+
 FEWEST_CONSISTENT = 10
 """From fewer pairs that do not flip, over all queries, no preference has an interval."""
 

@@ -470,6 +470,7 @@ def judged(results: R, **commands: Any) -> R:
         **{name: getattr(results, name) for name in same},
         keys=[key for key in results.design.keys if not is_of(key, kind.measure.aside)],
         figures=results.by_key(),
+        by_group=[row for row in results.of_all() if row.group],
         complete=results.status != "incomplete",
         prompted=results.design.prompted,
         preset=results.design.preset or "",

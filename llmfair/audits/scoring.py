@@ -439,6 +439,8 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings) -> Iterator[RunMe
     logs = [run for run in runs if run.suffix == LOG and run.is_file()]
     if logs and (judgements or len(logs) < len(runs)):
         raise UsageError("logs are measured by themselves, without other runs, qrels and datasets.", LOG_HINT)
+    if settings.groups and not (logs or judgements):
+        raise UsageError("--groups goes with --qrels, or with a log.", SCORE_FORMS)
     for run in runs:
         if run.is_dir() and judgements:
             RunDir(run).read_manifest()  # if it is no run, that is what there is to say
@@ -519,6 +521,7 @@ def verdict_of(
             band=band_of(settings.band),
             keys=[key for key in measured.keys if not is_of(key, kind.measure.aside)],
             figures={(row.measure, row.key(facts.contrasts)): row for row in rows if not row.group},
+            by_group=[row for row in rows if row.group],
             complete=facts.incomplete is None,
             **of_run,
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from llmfair.datasets.files import (
     Words,
     check_files,
     check_query_id,
+    groups_of,
     numbers_of,
     read_documents,
     read_queries,
@@ -192,6 +194,9 @@ class _Item(Struct):
     label: Scalar | None = None
 
 
+FIELDS = {*_Item.__struct_fields__}
+
+
 class _Golds(Struct, kw_only=True):
     # A blank one is refused below, since msgspec 0.22 corrupts memory where a union has a list beside a text with a
     # pattern: the process may crash as it ends.
@@ -220,20 +225,22 @@ class _Answer(_Golds, kw_only=True):
     query_id: Id
 
 
-def load_answers(name: str, data: Path | None = None, judged: bool = False) -> QuestionSet:
+def load_answers(
+    name: str, data: Path | None = None, judged: bool = False, grouped: bool = False
+) -> QuestionSet:
     """A dataset with answers: by id, a folder, or a .jsonl file.
 
     `data`: the folder of a dataset that users bring (`lamp/4`). `judged`: with qrels, which only folders have.
-    Raises UsageError.
+    `grouped`: with the groups that a user's own items have, beside their labels. Raises UsageError.
     """
     path, registered = Path(name), registry.has("dataset", name)
     if not registered and path.is_dir():
-        return answer_folder(path, judged)
+        return answer_folder(path, judged, grouped)
     if judged:
         hint = "a folder with qrels.txt has; others know labels by gain"
         raise UsageError(f"dataset '{name}' has no qrels.", hint)
     if not registered and path.is_file():
-        return answer_lines(path)
+        return answer_lines(path, grouped=grouped)
     if not registered:
         raise no_dataset(name, HINT)
     dataset: QuestionSet = registry.lookup("dataset", name)()
@@ -272,21 +279,27 @@ def questions_sha256(dataset: QuestionSet, queries: Sequence[Query]) -> str:
     return digest.hexdigest()
 
 
-def answer_lines(path: Path, name: str | None = None) -> QuestionSet:
-    """A dataset in one file: a question a line, with the items of its own. Raises UsageError when it is read."""
+def answer_lines(path: Path, name: str | None = None, grouped: bool = False) -> QuestionSet:
+    """A dataset in one file: a question a line, with the items of its own. Raises UsageError when it is read.
+
+    `grouped`: whatever else items have is a group of theirs, such as `"source": "Acme"`.
+    """
 
     def read() -> list[Question]:
         questions: dict[str, Question] = {}
-        for line, row in json_lines(path, _Line, HINT):
+        further = json_lines(path, dict[str, Any], HINT) if grouped else repeat((0, {"items": repeat({})}))
+        for (line, row), (_, beside) in zip(json_lines(path, _Line, HINT), further, strict=False):
             query_id, items = str(row.id), dict[str, Document]()
             check_query_id(path, line, "id", query_id, questions)
-            for place, item in enumerate(row.items):
+            for place, (item, fields) in enumerate(zip(row.items, beside["items"], strict=False)):
                 doc_id, where = str(item.id), f"items[{place}]"
                 if doc_id in items:
                     raise wrong(path, line, f"{where}.id", f"'{doc_id}' was already given", HINT)
                 if not (item.text.strip() or item.title.strip()):
                     raise wrong(path, line, f"{where}.text", "is empty", HINT)
                 groups = NO_GROUPS if item.label is None else {LABEL: (str(item.label),)}
+                if more := {of: texts for of in fields.keys() - FIELDS if (texts := _texts(fields[of]))}:
+                    groups = {**groups, **dict(sorted(more.items()))}
                 items[doc_id] = Document(doc_id, item.title, item.text, groups)
             query = Query(query_id, row.input)
             questions[query_id] = Question(query, row.texts, tuple(items.values()), row.input)
@@ -295,11 +308,18 @@ def answer_lines(path: Path, name: str | None = None) -> QuestionSet:
     return QuestionSet(name or path.stem, read)
 
 
-def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
+def _texts(value: Any) -> tuple[str, ...]:
+    """The groups that a field names: a text or number, or several of them."""
+    values = value if isinstance(value, list) else [value]
+    texts = (str(of).strip() for of in values if isinstance(of, str | int | float))
+    return tuple(dict.fromkeys(filter(None, texts)))
+
+
+def answer_folder(path: Path, judged: bool = False, grouped: bool = False) -> QuestionSet:
     """A folder of docs.jsonl, queries.tsv and answers.jsonl; groups.tsv may give items a `label`.
 
     Items of a query are those of candidates.run where there is one, else all documents: a corpus. `judged`: with
-    relevance from qrels.txt. Raises UsageError, some when it is read.
+    relevance from qrels.txt; `grouped`: with all of groups.tsv. Raises UsageError, some when it is read.
     """
     docs, texts, golds, qrels, groups, run = (
         files.stored(path / name) for name in (*NEEDED, "qrels.txt", "groups.tsv", "candidates.run")
@@ -314,6 +334,8 @@ def answer_folder(path: Path, judged: bool = False) -> QuestionSet:
                 raise wrong(groups, line, LABEL, f"'{doc_id}' has a label already", HINT)
             if attribute == LABEL:
                 labels[doc_id] = of_label.setdefault(group, {LABEL: (group,)})
+        if grouped and groups.is_file():
+            labels, _ = groups_of(groups, None, "")
         documents, queries = read_documents(docs, labels, needed="text"), read_queries(texts)
         answers: dict[str, tuple[str, ...]] = {}
         for line, row in json_lines(golds, _Answer, HINT):

@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from llmfair.metrics.base import Convention, Flags, Floats, Judged, Undefined, Values, measure
+from llmfair.metrics.base import Convention, Flags, Floats, Judged, Ratio, Undefined, Value, Values, measure
 
 CERTAIN = 1e-12
 """Exposures this close to 0 or 1 are never, or always; bounds this close are one number."""
@@ -60,7 +60,7 @@ class Retrieved:
     `k` items are shown at a time, fewer where there are fewer. `exposure` is the exact expected exposure of the
     policy, by item; None where the policy is unknown, as in a log. `baseline`: mean utility of the same retriever's
     deterministic list. `ceiling`: the best utility of any list of this query with this generator. `uncredited`: why
-    there is no attribution where there is none.
+    there is no attribution where there is none. `groups`: the group of each item that has one.
     """
 
     about: ClassVar[str] = "shown items"
@@ -74,6 +74,7 @@ class Retrieved:
     baseline: float | None = None
     ceiling: float | None = None
     uncredited: str = "no_attribution"
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -89,6 +90,13 @@ class Retrieved:
     def samples(self) -> int:
         """How many lists were drawn."""
         return sum(drawn.count for drawn in self.lists)
+
+    @cached_property
+    def members(self) -> Mapping[str, Flags]:
+        """Which items are in each group that an item has; shape (n,)."""
+        groups = [self.groups.get(doc_id) for doc_id in self.doc_ids]
+        names = dict.fromkeys(group for group in groups if group is not None)
+        return {name: np.array([group == name for group in groups], dtype=bool) for name in names}
 
     def shown(self, which: ListSample) -> tuple[str, ...]:
         """What was shown of a list: its first k items, each once."""
@@ -279,6 +287,60 @@ _exposed(
     "EE-L", "loss", "expected exposure loss", "lower", "Σ (ε − ε*)²",
     "How far exposure is from equal exposure of equally useful items: 0 when it is that.",
 )  # fmt: skip
+
+
+# Whether groups of items, such as the sources they are from, get what their useful items are worth. Of each query the
+# parts are shares, so that all queries weigh alike, and over all queries they are summed before they are divided. Items
+# without a group count in the whole.
+
+
+EACH_GROUP: dict[str, Any] = {
+    "reads": Retrieved, "cutoff": "none", "bounds": (0.0, math.inf), "aggregate": "ratio-of-shares",
+    "undefined": {
+        "no_useful": "no item is useful",
+        "no_useful_of_group": "none of its items is useful",
+        "no_share": "it gets nothing",
+        "no_samples": "no list was drawn",
+        "nothing_attributed": "no answer rests on a shown item",
+    },
+}  # fmt: skip
+EACH: Mapping[str, tuple[str, ...]] = {"each": ("group",)}
+
+
+def of_useful(retrieved: Retrieved, what: Floats, nothing: str) -> Values:
+    """By group, its share of `what` items get over its share of useful items; undefined where nobody gets any."""
+    whole, useful = float(what.sum()), int(retrieved.flags.sum())
+    if not useful or not whole:
+        return dict.fromkeys(retrieved.members, Undefined(nothing if useful else "no_useful"))
+    shares = {
+        name: (float(what[of].sum()) / whole, int(retrieved.flags[of].sum()) / useful)
+        for name, of in retrieved.members.items()
+    }
+    return {name: Ratio(*of, None if of[1] else "no_useful_of_group") for name, of in shares.items()}
+
+
+@measure(
+    "EE", label="exposure of a group", params=EACH, parity=1.0, better="parity",
+    cite="Σ ε of the group / Σ ε, over its share of useful items; after Diaz et al. 2020", **EACH_GROUP,
+)  # fmt: skip
+def exposure_by_group(retrieved: Retrieved, cutoff: None, each: str) -> Values:
+    """A group's share of expected exposure over its share of useful items: 1 is parity."""
+    exposure = retrieved.exposure
+    if exposure is not None:
+        return of_useful(
+            retrieved, np.array([exposure[doc_id] for doc_id in retrieved.doc_ids]), "no_samples"
+        )
+    shown = retrieved.shares((drawn.count, retrieved.shown(drawn)) for drawn in retrieved.lists)
+    return of_useful(retrieved, shown, "no_samples")
+
+
+@measure("Useful", label="useful items of a group", params=EACH, cite="useful items / items", **EACH_GROUP)
+def useful_by_group(retrieved: Retrieved, cutoff: None, each: str) -> Values:
+    """Share of a group's items that are useful."""
+    values: dict[str, Value] = {}
+    for name, of in retrieved.members.items():
+        values[name] = Ratio(int(retrieved.flags[of].sum()), int(of.sum()))
+    return values
 
 
 # How far answers rest on the items that they cite: of the items cited, those that support the answer (precision), and

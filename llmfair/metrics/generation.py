@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from llmfair.metrics.base import Convention, Flags, Floats, Free, Undefined, Value, Values, measure
-from llmfair.metrics.expected import ListSample, Retrieved, mean_of_samples, squares_of
+from llmfair.metrics.expected import (
+    EACH,
+    EACH_GROUP,
+    ListSample,
+    Retrieved,
+    mean_of_samples,
+    of_useful,
+    squares_of,
+)
 from llmfair.nouns import LEAST_GAIN
 
 LABEL_OUTPUT = "label_output"
@@ -161,6 +169,19 @@ def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Val
     if not exposure.any():
         return Undefined("nothing_attributed")
     return float(exposure.sum() ** 2 / (exposure @ exposure))
+
+
+@measure(
+    "Credit", label="credit of a group", params={**EACH, "by": BY}, parity=1.0, better="parity",
+    cite="Σ ε^a of the group / Σ ε^a, over its share of useful items",
+    **{**EACH_GROUP, "undefined": _REASONS | EACH_GROUP["undefined"]},
+)  # fmt: skip
+def credit_by_group(retrieved: Retrieved, cutoff: None, each: str, by: str | None) -> Values:
+    """A group's share of attributed exposure over its share of useful items: 1 is parity."""
+    attributed = attributed_exposure(retrieved)
+    if isinstance(attributed, Undefined):
+        return dict.fromkeys(retrieved.members, attributed)
+    return of_useful(retrieved, attributed[0], "nothing_attributed")
 
 
 @measure(

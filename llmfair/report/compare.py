@@ -186,7 +186,8 @@ def score_table(results: ScoreResults) -> Table:
         count(len(rows), "ranking"),
     )
     lead = lead_of(score_outcome(results), "" if results.verdict is None else results.verdict.next)
-    return Table.of(title, columns, rows, notes, results.band, lead=lead)
+    below = kind_of(runs[0].task).words.scored_below(results)
+    return Table.of(title, columns, rows, notes, results.band, lead=lead, below=below)
 
 
 def score_outcome(results: ScoreResults) -> list[tuple[str, RunVerdict]]:

@@ -393,8 +393,9 @@ def plain_page(
     )
     return Page(
         kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
-        tables=[section.table, *section.more], plots=section.plots, furthest=section.furthest, queries=queries,
-        method=method, outcome=outcome_of(results), following="" if results.verdict is None else results.verdict.next,
+        tables=[*filter(None, (section.table, section.table.below)), *section.more], plots=section.plots,
+        furthest=section.furthest, queries=queries, method=method, outcome=outcome_of(results),
+        following="" if results.verdict is None else results.verdict.next,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class Table:
     """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name.
 
     `lead`: named lines before everything, such as the verdict. `sees`: what the model saw, told below the title.
-    `strong`: the cells that stand out, (row, column).
+    `strong`: the cells that stand out, (row, column). `below`: a table of something else about the same.
     """
 
     title: str
@@ -44,6 +44,7 @@ class Table:
     lead: Lead = ()
     sees: str = ""
     strong: frozenset[tuple[int, int]] = frozenset()
+    below: Table | None = None
 
     @property
     def above(self) -> tuple[str, ...]:
@@ -233,6 +234,8 @@ def drawing(table: Table, width: int = sys.maxsize) -> Iterator[Line]:
             yield from _lines([cells[place] for place in widths], [*widths.values()], [*strong], at < 0)
         yield []
     yield from part(line for note in table.notes for line in wrapped(note, width, GAP, GAP))
+    if table.below:
+        yield from [*part([""] * bool(table.notes)), *drawing(table.below, width)]
 
 
 def text_of(table: Table) -> str:
@@ -323,7 +326,7 @@ def markdown(table: Table) -> str:
             *(line(cells, row) for row, cells in enumerate(table.rows)),
             "",
             *(f"- {note}" for note in table.notes),
-            "",
+            *([markdown(table.below)] if table.below else [""]),
         ]
     )
 
@@ -349,6 +352,7 @@ def html_of(table: Table) -> str:
             "</tbody>\n</table>\n<ul>",
             *(f"<li>{note}</li>" for note in table.notes),
             "</ul>",
+            *([html_of(table.below)] if table.below else []),
         ]
     )
 
@@ -384,6 +388,6 @@ def latex(table: Table) -> str:
             r"\end{tabular}",
             *(rf"\par\footnotesize {note}" for note in table.notes),
             r"\end{table}",
-            "",
+            latex(table.below) if table.below else "",
         ]
     )

@@ -161,6 +161,8 @@ class Wording:
     """A finding in the table of measured runs: with its figure and band, and the words of the groups."""
     tells_undefined: bool = True
     """Whether tables of measured runs say which figures have no value."""
+    scored_below: Callable[[Any], Table | None] = lambda results: None
+    """A further table of measured runs (`ScoreResults`)."""
     scored_notes: Callable[[Sequence[Any]], Iterable[str]] = lambda rows: ()
     """Below a table of measured runs; a row is a `ScoredRun`, a condition and its name there."""
     compared_statuses: Sequence[str] = COMPARED_STATUSES

@@ -447,7 +447,7 @@ class JudgementSettings(CommandSettings):
     )
     qrels: Path | None = DATA(None, "TREC qrels, instead of a dataset.")
     groups: Path | None = DATA(
-        None, "Lines of doc_id, attribute, group, separated by tabs; goes with --qrels."
+        None, "Lines of doc_id, attribute, group, separated by tabs; goes with --qrels, or with a log."
     )
     attributes: Path | None = DATA(
         None,
@@ -477,7 +477,7 @@ class ScoreSettings(JudgementSettings, MeasureSettings):
     def check(self) -> None:
         super().check()
         of_files = self.qrels or self.groups or self.attributes
-        if (self.qrels is None) != (self.groups is None) or (self.dataset and of_files):
+        if (self.qrels and not self.groups) or (self.dataset and of_files):
             raise UsageError(
                 "judgements and groups come from --dataset, or from --qrels, --groups and --attributes.",
                 SCORE_FORMS,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import chain
@@ -32,7 +32,7 @@ from llmfair.audits.lists import selected_queries
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
-from llmfair.datasets.answers import QuestionSet, load_answers, questions_sha256
+from llmfair.datasets.answers import ITEM, QuestionSet, load_answers, questions_sha256
 from llmfair.datasets.base import cache_folder
 from llmfair.datasets.lamp import read_retrieval, read_useful
 from llmfair.errors import UsageError, did_you_mean
@@ -42,7 +42,7 @@ from llmfair.metrics.expected import Retrieved
 from llmfair.metrics.generation import LABEL_OUTPUT
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.texts import EMPTY, GREATEST, cleaned, rating, utility
-from llmfair.nouns import Candidates, Chat, Document, Failure, Query, Text
+from llmfair.nouns import CROSSED, Attribute, Candidates, Chat, Document, Failure, Query, Text
 from llmfair.on_ray import RankerOnRay
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers import plackett_luce
@@ -143,6 +143,26 @@ def probe_of(query: Query) -> str:
     return f"{query.query_id}/{STAGE}"
 
 
+# Groups of items, such as the sources they are from; they have no sides.
+
+
+def grouping(name: str, known: Collection[str], data: str, hint: str) -> Attribute:
+    """The attribute of this name, `gender*race` for combinations of two. Raises UsageError for one that no item has."""
+    parts = name.split(CROSSED)
+    if missing := next((part for part in parts if part not in known), None):
+        raise UsageError(
+            f"no item of {data} has a group of '{missing}'.{did_you_mean(missing, known)}",
+            f"known: {', '.join(sorted(known))}" if known else hint,
+        )
+    return replace(ITEM, name=name, crossed=tuple(parts) if len(parts) > 1 else ())
+
+
+def grouped(attribute: Attribute, items: Iterable[Document]) -> dict[str, str]:
+    """By id the group of every item that has one alone."""
+    groups = {item.doc_id: attribute.groups_of(item) for item in items}
+    return {doc_id: of[0] for doc_id, of in groups.items() if len(of) == 1 and of[0]}
+
+
 # What lists a condition shows of a query, and how much exposure each item gets by it.
 
 Floats = NDArray[np.float64]
@@ -182,7 +202,8 @@ def names_of(retrievers: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Policies:
-    """How the items of one query are drawn: `doc_ids` in the order that ties keep, `scores` of shape (n,) by retriever.
+    """How the items of one query are drawn: `doc_ids` in the order that ties keep, `scores` of shape (n,) by retriever;
+    `groups`: those of the items that have one.
 
     Draws of all conditions share their noise, so that what differs between conditions is not chance alone, and none
     of them moves when another is added.
@@ -194,6 +215,7 @@ class Policies:
     k: int
     samples: int
     seed: int
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     def draws(self, conditions: Sequence[Condition], useful: frozenset[str]) -> dict[str, Counter[Shown]]:
         """The lists that each condition shows, with how many of its draws came to them."""
@@ -262,8 +284,8 @@ class RagDesign(Design[Read | Support]):
         """How the query's items are drawn."""
         doc_ids = tuple(item.doc_id for item in self.items(query))
         scores = {retriever: of[query.query_id] for retriever, of in self.scores.items()}
-        settings = self.settings
-        return Policies(query.query_id, doc_ids, scores, settings.k, settings.samples, settings.seed)
+        settings, groups = self.settings, grouped(self.attribute, self.items(query))
+        return Policies(query.query_id, doc_ids, scores, settings.k, settings.samples, settings.seed, groups)
 
     def draws(self, query: Query, useful: frozenset[str]) -> dict[str, Counter[Shown]]:
         """The lists of every condition, with how many draws came to each."""
@@ -358,7 +380,7 @@ class RagDesign(Design[Read | Support]):
         return calls
 
     def name_parts(self) -> tuple[str, ...]:
-        return (self.dataset.name,)
+        return (self.dataset.name, *[self.attribute.name] * (self.settings.attribute is not None))
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -375,9 +397,13 @@ class RagDesign(Design[Read | Support]):
         }
 
     def facts(self) -> RagFacts:
-        settings = self.settings
+        settings, counts = self.settings, Counter[str | None]()
+        for query in self.queries if settings.attribute else ():
+            groups = grouped(self.attribute, self.items(query))
+            counts.update(groups.get(item.doc_id) for item in self.items(query))
+        unknown = counts.pop(None, 0)
         return RagFacts(
-            **structs.asdict(super().facts()),
+            **structs.asdict(super().facts()) | {"groups": dict(sorted(counts.items())), "unknown": unknown},
             **{name: getattr(settings, name) for name in ("k", "samples", "attribution", "margin")},
             useful=Path(settings.useful).name,
             utility=self.utility,
@@ -514,12 +540,16 @@ SPREAD = 0.1
 """Of changes of utility, as a share of the largest loss, for plans."""
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
+BY_GROUP, CREDIT_BY_GROUP = "EE(each=group),Useful(each=group)", ",Credit(each=group)"
 CREDIT, SLOTS, CITATIONS = ",EAR,EAE-D", ",AttributionAt", ",CitationPrecision,CitationRecall"
 CONTEXT = 4096
 """Tokens that are taken for a generator's context where nobody knows it."""
 LOCAL = ("hf", "vllm")
 """Whose tokenizers are on this machine."""
 CITING = "rag/cited"
+GROUPS_HINT = (
+    'an item: {"id": "d1", "text": "…", "source": "Acme"}; in a folder groups.tsv: doc_id, source, Acme'
+)
 NORMED = ("EE-D", "EE-R", "EE-L")
 
 
@@ -556,7 +586,12 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         raise UsageError(
             f"--useful {settings.useful}: there is no such file.", "gain, qrels, or a file of labels"
         )
-    dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels")
+    name = settings.attribute
+    dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels", name is not None)
+    attribute = dataset.attributes[0]
+    if name is not None:
+        known = {of for item in dataset.documents.values() for of in item.groups}
+        attribute = grouping(name, known, dataset.name, GROUPS_HINT)
     queries = tuple(selected_queries(dataset, settings))
     settings = replace(settings, prompt=settings.prompt or (CITING if settings.cites else dataset.prompt))
     prompt, utility = load_prompt(str(settings.prompt), "rag"), settings.utility or dataset.utility
@@ -571,6 +606,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         credited_by(by, settings.measures or names)
         for names in (f"{SHOWN}{credit}{citations}", f"{MEASURED}{credit}{slots}{citations}")
     )
+    by_group = credited_by(by, BY_GROUP + CREDIT_BY_GROUP * bool(credit)) if name else ()
     specs = names_of(settings.retriever)
     conditions = [condition.name for condition in conditions_of([*specs], settings.alphas())]
     gates = read_gates(settings.require, conditions, Retrieved)
@@ -587,8 +623,8 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     if uncredited:  # what is the same in every row is said once below the table
         shown = [measure for measure in shown if not _credits(measure)]
     return RagDesign(
-        settings=settings, subject=subject, dataset=dataset, attribute=dataset.attributes[0], queries=queries,
-        measures=bounded([*dict.fromkeys((*measured, *further))], utility), shown=tuple(shown), gates=gates,
+        settings=settings, subject=subject, dataset=dataset, attribute=attribute, queries=queries,
+        measures=bounded([*dict.fromkeys((*measured, *further, *by_group))], utility), shown=tuple(shown), gates=gates,
         prompt=prompt, ruler=_ruler(settings, subject), utility=utility, scores=scores, judge=judge,
         gain=settings.utility or dataset.label_utility, uncredited=uncredited, useful=useful, labels=labels,
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from math import inf
+from math import inf, sqrt
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,34 +28,41 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.rag import results as typed
 from llmfair.audits.rag.design import (
     ATTRIBUTORS,
+    BY_GROUP,
     CHANGE,
+    CREDIT_BY_GROUP,
     DETERMINISTIC,
     DISPARITY,
     GOLD,
     Policies,
     RagDesign,
     bounded,
+    grouped,
+    grouping,
     probe_of,
 )
 from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
 from llmfair.audits.rag.settings import CITED
 from llmfair.datasets.answers import ITEM
+from llmfair.datasets.files import groups_of
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
 from llmfair.io.trec import read_qrels, run_lines
-from llmfair.metrics.base import Column, Measure, measure_all, measure_each
+from llmfair.metrics.base import Column, Measure, Ratio, Value, measure_all, measure_each
 from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
-from llmfair.nouns import Conclusion, Failure, Key, Measurement, Query, Ranking
+from llmfair.nouns import Attribute, Conclusion, Document, Failure, Key, Measurement, Query, Ranking
 from llmfair.rankers.reader import Read, Shown, Support
 from llmfair.results import Family, Figure, ProbeCounts, Words
 from llmfair.rundir import Contents, RunDir, csv_lines
 from llmfair.settings.commands import ScoreSettings
+from llmfair.settings.declaration import band_of
 from llmfair.stats import tradeoff
-from llmfair.stats.intervals import Estimate
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
+from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import Utility, losses
 
 # What measures read of a query, from its lists and outputs: of an audit, or of its run folder.
@@ -110,7 +117,7 @@ def observed(
         for condition in conditions
         if condition.factors["alpha"] == DETERMINISTIC
     }
-    same = {name: getattr(policies, name) for name in ("query_id", "doc_ids", "k")}
+    same = {name: getattr(policies, name) for name in ("query_id", "doc_ids", "k", "groups")}
     return {
         of.name: Retrieved(
             **same,
@@ -130,6 +137,8 @@ def observed(
 QRELS, SCORES, OUTPUTS = "qrels.txt", "scores.csv", "outputs.csv"
 OUTPUT_COLUMNS = ("query_id", "doc_ids", "output", "finish", "utility", "credited")
 SCORE_COLUMNS = ("retriever", "query_id", "doc_id", "score")
+GROUP = "group"
+"""A further column of scores, where items have groups."""
 SUPPORTED = "supported"
 """A further column, of citations that a judge was asked about."""
 NOBODY = "-"
@@ -141,8 +150,11 @@ def files_of(
 ) -> dict[str, Contents]:
     """Every file by name; its lines are made, a query at a time, while it is written."""
     columns = (*OUTPUT_COLUMNS, *[SUPPORTED] * (design.settings.cites and design.judge is not None))
+    groups = {of.query_id: grouped(design.attribute, design.items(of)) for of in design.queries}
+    named = design.settings.attribute is not None
     scores = (
         (retriever, query.query_id, item.doc_id, score)
+        + (groups[query.query_id].get(item.doc_id, ""),) * named
         for retriever, scores in design.scores.items()
         for query in design.queries
         for item, score in zip(design.items(query), scores[query.query_id].tolist(), strict=True)
@@ -159,7 +171,7 @@ def files_of(
             for query, read in queries
             for item in design.items(query)
         ),
-        SCORES: csv_lines(SCORE_COLUMNS, scores),
+        SCORES: csv_lines((*SCORE_COLUMNS, *[GROUP] * named), scores),
         OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in _outputs(design, queries, judged))),
         "gains.tsv": _tabbed(("qid", "pid", "augment_score", "baseline_score", "delta"), gains),
         **{f"rankings/{name}.run": _ranking_lines(design, name) for name in design.scores},
@@ -223,8 +235,11 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
     retrievers = {of.factors["retriever"] for of in conditions} - {GOLD}
     scores = dict[str, dict[str, dict[str, float]]]()
     outputs = dict[str, dict[Shown, ListSample]]()
+    groups = dict[str, dict[str, str]]()
 
     def read_score(row: dict[str, str]) -> None:
+        if group := row.get(GROUP):
+            groups.setdefault(row["query_id"], {})[row["doc_id"]] = group
         of = scores.setdefault(row["query_id"], {}).setdefault(row["retriever"], {})
         of[row["doc_id"]] = number(row["score"])
 
@@ -257,7 +272,8 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
         useful = frozenset(doc_id for doc_id, (grade, _) in grades.items() if grade >= 1)
         if labels is None or len(useful) >= FEWEST_USEFUL:
             scored = {name: np.array([of[doc_id] for doc_id in doc_ids]) for name, of in by_retriever.items()}
-            policies = Policies(query_id, doc_ids, scored, design.k, design.samples, design.seed)
+            of_query = groups.get(query_id, {})
+            policies = Policies(query_id, doc_ids, scored, design.k, design.samples, design.seed, of_query)
             answers = outputs.get(query_id, {}) if asked else None
             for name, of in observed(policies, conditions, useful, answers, design.uncredited).items():
                 observations[name].append(of)
@@ -275,6 +291,10 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
 
 OF_LOGS = "EE-D,EE-D(of=samples)"
 """Of every log: how often items are shown is their exposure, which is estimated without the bias of few requests."""
+OF_CITED = "EAR(by=cited),EAE-D(by=cited)"
+LOG_GROUPS = (
+    "llmfair score LOG.jsonl --groups FILE -a source: lines of doc_id, source, group, separated by tabs"
+)
 UTILITY = "exact-match"
 MOST_UTILITY = max(GREATEST.values())
 HINT = 'a line: {"query_id": "q1", "shown": ["d1", "d2"], "output": "…", "gold": "…", "cited": ["d2"]}'
@@ -309,8 +329,11 @@ class Request:
         return ListSample(tuple(dict.fromkeys(map(str, self.shown))), 1, self.output, worth, credited)
 
 
-def read_log(path: Path) -> list[Retrieved]:
-    """The requests of a log by query, in the order that queries come first. Raises UsageError naming file and line."""
+def read_log(path: Path, groups: Mapping[str, str] | None = None) -> list[Retrieved]:
+    """The requests of a log by query, in the order that queries come first; `groups` by item.
+
+    Raises UsageError naming file and line.
+    """
     by_query: dict[str, list[Request]] = {}
     for line, row in json_lines(path, Request, HINT):
         if stray := {*map(str, row.cited or ())} - {*map(str, row.shown)}:
@@ -326,30 +349,52 @@ def read_log(path: Path) -> list[Retrieved]:
         lists = tuple(replace(request, count=count) for request, count in requests.items())
         longest = max(len(request.doc_ids) for request in requests)
         doc_ids = tuple(dict.fromkeys(items))
-        queries.append(Retrieved(query_id, doc_ids, frozenset(useful), longest, None, lists))
+        of = {doc_id: groups[doc_id] for doc_id in doc_ids if doc_id in groups} if groups else {}
+        queries.append(Retrieved(query_id, doc_ids, frozenset(useful), longest, None, lists, groups=of))
     return queries
 
 
 def score_log(path: Path, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A log as one condition, called by its path; of measures those that it can have, unless others are asked for."""
-    queries, condition = read_log(path), str(path)
+    attribute, groups = groups_of_log(path, settings)
+    queries, condition = read_log(path, groups), str(path)
     lists = [shown for query in queries for shown in query.lists]
     usual = {
         OF_LOGS: True,
         "EE-R": any(query.useful for query in queries),
         "EU": any(shown.utility is not None for shown in lists),
-        "EAR(by=cited),EAE-D(by=cited)": any(shown.attributed is not None for shown in lists),
+        OF_CITED: any(shown.attributed is not None for shown in lists),
     }
     names = settings.measures or ",".join(name for name, there in usual.items() if there)
     measures = parse_measures(names, Retrieved)
-    columns = measure_all(measures, {condition: queries})
+    credit = CREDIT_BY_GROUP.replace(")", ",by=cited)") * usual[OF_CITED]
+    by_group = parse_measures(BY_GROUP + credit, Retrieved) if groups else ()
+    columns = measure_all([*dict.fromkeys((*measures, *by_group))], {condition: queries})
     facts = scoring.ScoredRun(
-        run=condition, dataset=path.stem, attribute=ITEM.name, model="log", task="rag", words=Words("", ""),
+        run=condition, dataset=path.stem, attribute=attribute.name, model="log", task="rag", words=Words("", ""),
         measures=[*map(str, measures)], conditions={condition: scoring.ScoreFacts(queries=len(queries))},
         undefined=undefined_counts(columns), findings={}, family=Family(0, None),
     )  # fmt: skip
-    rows = summarise(columns, Inference(level=settings.level, ci=settings.ci))
+    inference = Inference(level=settings.level, ci=settings.ci)
+    rows = by_groups(columns, summarise(columns, inference), inference, band_of(settings.band))
     return scoring.RunMeasurement(facts, rows, [Key(condition)])
+
+
+def groups_of_log(path: Path, settings: ScoreSettings) -> tuple[Attribute, dict[str, str]]:
+    """What the groups of a log's items are of, and those of --groups by item. Raises UsageError."""
+    if settings.groups is None:
+        if settings.attribute is not None:
+            raise UsageError(f"-a {settings.attribute}: who says of which group items are?", LOG_GROUPS)
+        return ITEM, {}
+    by_item, known = groups_of(settings.groups, None, "")
+    name = settings.attribute or (next(iter(known)) if len(known) == 1 else "")
+    if not name:
+        raise UsageError(f"{settings.groups} has several attributes.", f"-a {' or '.join(sorted(known))}")
+    attribute = grouping(name, known, str(settings.groups), LOG_GROUPS)
+    groups = grouped(attribute, (Document(doc_id, "", groups=of) for doc_id, of in by_item.items()))
+    if not groups.keys() & {doc_id for query in read_log(path) for doc_id in query.doc_ids}:
+        raise UsageError(f"no item of {path} has a group in {settings.groups}.", "the same ids in both")
+    return attribute, groups
 
 
 # What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha. Kim &
@@ -463,6 +508,57 @@ def _figure(of: Estimate, bounds: tuple[float, float] = (-inf, inf), **tested: f
     return structs.replace(figure, **tested)
 
 
+# What is concluded of groups: which of them get more or less than the share of their useful items.
+
+
+def by_groups(
+    columns: Sequence[Column], rows: Sequence[Measurement], inference: Inference, band: tuple[float, float]
+) -> list[Measurement]:
+    """The rows with p and conclusion where they are a group's: outside where the whole interval is, and p adjusted.
+
+    p that the ratio of sums is in the band, two-sided: t of each query's share less the nearer edge times its share of
+    useful items (Fieller 1954), which holds where nothing is shown, too. Holm over a condition's groups and measures.
+    """
+    found = {
+        (row.measure, row.condition, row.group): row for row in rows if row.query_id == ALL and row.group
+    }
+    tests: dict[str, dict[tuple[str, str, str], float | None]] = {}
+    for column in columns:
+        key = str(column.measure), column.condition, column.group
+        if column.measure.definition.parity == 1 and key in found:
+            tests.setdefault(column.condition, {})[key] = _beyond(found[key], [*column.values.values()], band)
+    for of in tests.values():
+        for (key, p), adjusted in zip(of.items(), holm([*of.values()]), strict=True):
+            row, conclusion = found[key], Conclusion.NOT_ASSESSABLE
+            if p is not None and adjusted is not None:
+                low, high = (row.value or 0.0 if end is None else end for end in (row.low, row.high))
+                beyond = (low > band[1] or high < band[0]) and adjusted < 1 - inference.level
+                inside = band[0] < low and high < band[1]
+                within = Conclusion.WITHIN if inside else Conclusion.INCONCLUSIVE
+                conclusion = Conclusion.OUTSIDE if beyond else within
+            found[key] = replace(row, p=p, p_adjusted=adjusted, conclusion=conclusion)
+    return [
+        found.get((row.measure, row.condition, row.group), row) if row.query_id == ALL else row
+        for row in rows
+    ]
+
+
+def _beyond(row: Measurement, values: Sequence[Value], band: tuple[float, float]) -> float | None:
+    """None where there is neither an interval nor, of a group that gets nothing, enough queries."""
+    ratios = [value for value in values if isinstance(value, Ratio)]
+    few = sum(of.denominator > 0 for of in ratios) < FEWEST_QUERIES
+    if few or row.value is None or (row.low is None and row.value):
+        return None
+    edge = min(max(row.value, band[0]), band[1])
+    differences = np.array([of.numerator - edge * of.denominator for of in ratios])
+    error = float(differences.std(ddof=1)) / sqrt(len(ratios))
+    if edge == row.value or not error:
+        return 1.0
+    from scipy.special import stdtr  # slow to import
+
+    return 2 * float(stdtr(len(ratios) - 1, -abs(differences.mean()) / error))
+
+
 # What is concluded: whether utility is kept, of every condition that draws from a retriever.
 
 KEEPING = {
@@ -476,6 +572,7 @@ KEEPING = {
 def concluded(
     conditions: Sequence[Condition],
     design: RagFacts,
+    band: tuple[float, float],
     columns: Sequence[Column],
     rows: Sequence[Measurement],
     inference: Inference,
@@ -512,7 +609,11 @@ def concluded(
             return replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
         return replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
 
-    return [*map(concluding, rows)], findings, sum(of.p is not None for of in findings.values())
+    return (
+        [*map(concluding, by_groups(columns, rows, inference, band))],
+        findings,
+        sum(of.p is not None for of in findings.values()),
+    )
 
 
 def outcome_of(
@@ -533,7 +634,9 @@ def outcome_of(
     every = measure_each([*design.measures, *further], chain.from_iterable(of.items() for of in observations))
     columns = [column for column in every if column.measure not in further]
     inference = Inference(level=settings.level, seed=settings.seed)
-    rows, findings, tests = concluded(conditions, facts, columns, summarise(columns, inference), inference)
+    rows, findings, tests = concluded(
+        conditions, facts, band_of(settings.band), columns, summarise(columns, inference), inference
+    )
     ended = sum(bool(read.lists) or not read.kept for read in reads.values())
     sizes = {query.query_id: len(design.items(query)) for query in design.queries}
     slots = {query_id: min(settings.k, size) for query_id, size in sizes.items()}
@@ -582,6 +685,7 @@ def score_rag(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """
     results = results_of(run)
     design = results.design
+    scoring.check_attribute(run, results, settings)
     observations = read_observations(run)
     measures, names = scoring.measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
     lists = (shown for of in observations.values() for query in of for shown in query.lists)
@@ -590,12 +694,13 @@ def score_rag(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
         measures = [
             measure
             for measure in measures
-            if measure.definition.of_lists and (GOLD in observations or measure.name == DISPARITY)
+            if (measure.definition.of_lists or str(measure) in BY_GROUP)
+            and (GOLD in observations or measure.name == DISPARITY)
         ]
         names = [name for name in names if name in map(str, measures)]
     conditions = [Condition(name, design.factors[name]) for name in observations]
     measures = bounded(measures, design.utility)
-    conclude = partial(concluded, conditions, design)
+    conclude = partial(concluded, conditions, design, band_of(settings.band))
     return scoring.measured_by(run, results, settings, observations, measures, names, conclude)
 
 

@@ -45,6 +45,11 @@ class RagSettings(PromptSettings, AuditSettings):
         "Questions with answers: rag-sample, a .jsonl file, a folder, or lamp/1 to lamp/7 with --data.",
         short="-d", result=False,
     )  # fmt: skip
+    attribute: str | None = DATA(
+        None,
+        "Groups of items, such as source: which get more or less than the share of their useful items.",
+        "-a",
+    )
     data: Path | None = DATA(
         None, "Folder of the files of a dataset that users bring, such as lamp/4.", result=False
     )
@@ -135,7 +140,7 @@ class RagSettings(PromptSettings, AuditSettings):
 
     @classmethod
     def absent(cls) -> frozenset[str]:
-        return super().absent() | {"attribute", "mixed", "band"}  # no groups are told apart
+        return super().absent() | {"mixed"}  # groups have no sides
 
     @property
     def cites(self) -> bool:

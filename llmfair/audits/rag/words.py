@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -11,20 +11,22 @@ from typing import Any
 from msgspec import structs
 
 from llmfair.asking.journal import completion_of
+from llmfair.audits.aggregates import ALL
 from llmfair.audits.documents import ComparisonRun
 from llmfair.audits.rag.design import CHANGE, DETERMINISTIC, DISPARITY, GOLD, queries_for
 from llmfair.audits.rag.measure import OF_SLOTS
 from llmfair.audits.rag.results import Curve, Intervals, RagFinding, RagResults
-from llmfair.io.text import count, p_text
+from llmfair.audits.scoring import ScoreResults
+from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
 from llmfair.nouns import Conclusion
 from llmfair.rankers.reader import read_support
 from llmfair.report import verdict
 from llmfair.report.figures import COST, value_of
 from llmfair.report.groups import Group, Section
-from llmfair.report.phrases import FEWEST_QUERIES, conclusion_text, percent
+from llmfair.report.phrases import FEWEST_QUERIES, conclusion_text, interval_text, percent
 from llmfair.report.plots import Line, Plot, Value, curves, palette
-from llmfair.report.table import Table
+from llmfair.report.table import Cell, Column, Table
 from llmfair.report.words import Wording, before_text, table_of
 from llmfair.results import Conclusions, Declared, Exhibits, RunVerdict, absent_row
 from llmfair.stats.significance import holm
@@ -58,7 +60,9 @@ def rag_table(results: RagResults) -> Table:
     conclusions = {**table.said, **{name: conclusion(of) for name, of in results.findings.items()}}
     # where nothing is concluded the last column is a measure
     rows = tuple((*row[:-1], conclusions[row[0]] or row[-1]) for row in table.rows)
-    return replace(table, rows=rows, said=conclusions, notes=(*notes(results), *table.notes))
+    return replace(
+        table, rows=rows, said=conclusions, notes=(*notes(results), *table.notes), below=groups_table(results)
+    )
 
 
 def conclusion(finding: RagFinding, *about: object) -> str:
@@ -115,6 +119,125 @@ def notes(results: RagResults) -> Iterator[str]:
             f"EAR and EAE-D are not assessable: {in_words(design.uncredited, 'EAR')}; --hypothesis prompt has it claim "
             "what the prompt makes of it"
         )
+
+
+# Groups of items: what each gets of exposure and credit over its share of useful items.
+
+SHARES = {"EE": "exposure", "Credit": "credit"}
+"""What measures by group are of, by their names."""
+MOST_NAMED = 6
+"""Groups that a sentence names of which the same is said."""
+
+
+def by_name(n: int, attribute: str) -> str:
+    """How many groups there are, called by the attribute where that is a word: `12 sources`."""
+    if not attribute.isalpha():
+        return f"{n} groups of {attribute}"
+    return count(n, attribute, f"{attribute[:-1]}ies" if attribute.endswith("y") else "")
+
+
+def groups_sentence(facts: Conclusions, condition: str) -> str:
+    """Which groups get more or less than their share under a setting; nothing where items have none."""
+    rows = [row for row in facts.by_group if row.condition == condition and _name(row.measure) in SHARES]
+    if not rows:
+        return ""
+    number, said = by_name(len({row.group for row in rows}), facts.attribute), list[str]()
+    for name, what in SHARES.items():
+        outside = [row for row in rows if _name(row.measure) == name and row.conclusion == Conclusion.OUTSIDE]
+        parts = list[str]()
+        for which, more in (("more", True), ("less", False)):
+            of = [row for row in outside if ((row.value or 0.0) > 1) == more]
+            of.sort(key=lambda row: row.value or 0.0, reverse=more)
+            named = [f"{row.group} ({interval_text(row, facts.band)})" for row in of[:MOST_NAMED]]
+            named += [f"{len(of) - MOST_NAMED} more"] * (len(of) > MOST_NAMED)
+            share = f" than {'its' if len(of) == 1 else 'their'} share of {what}" * (not parts)
+            if of:
+                parts.append(f"{listed(named)} get{'s' * (len(of) == 1)} {which}{share}")
+        said += [", ".join(parts)] * bool(parts)
+    if said:
+        return f". Among {number}, {'; '.join(said)}"
+    if all(row.conclusion == Conclusion.NOT_ASSESSABLE for row in rows):
+        return (
+            f". Nothing can be said of {number}: each has useful items in fewer than {FEWEST_QUERIES} queries"
+        )
+    return f". None of {number} is shown to get more or less than its share"
+
+
+def settings_of_groups(verdict: RunVerdict | None, conditions: Sequence[str]) -> list[str]:
+    """The setting that the verdict speaks of, or the first one, and the one list by score of its retriever."""
+    first = verdict.condition if verdict and verdict.condition in conditions else conditions[0]
+    alone = f"{first.rpartition('-')[0]}-{DETERMINISTIC}"
+    return [*dict.fromkeys((first, *[alone] * (alone in conditions)))]
+
+
+def groups_table(results: RagResults) -> Table | None:
+    """A row a group, of the settings that matter; None where items have no groups."""
+    conditions, design = settings_of_groups(results.verdict, results.design.conditions), results.design
+    places = {(results.run, name): name for name in conditions}
+    return table_of_groups(results, results.attribute, places, design.groups, design.unknown)
+
+
+def scored_groups(results: ScoreResults) -> Table | None:
+    """The same of measured runs that are about one attribute."""
+    attribute, several = results.runs[0].attribute, len(results.runs) > 1
+    places = {
+        (run.run, name): f"{run.run} {name}" if several and name != run.run else name
+        for run in results.runs
+        if run.attribute == attribute
+        for name in settings_of_groups(run.verdict, [*run.conditions])
+    }
+    return table_of_groups(results, attribute, places)
+
+
+def table_of_groups(
+    results: Any, attribute: str, places: Mapping[tuple[str, str], str], items: Mapping[str, int] = {},
+    unknown: int = 0,
+) -> Table | None:  # fmt: skip
+    """A row a group and columns for each of these runs and conditions, by what they are called."""
+    rows = [row for row in results.rows if row.group and row.query_id == ALL]
+    figures = {(row.run, row.condition, _name(row.measure), row.group): row for row in rows}
+    groups = dict.fromkeys(group for *_, name, group in figures if name in SHARES)
+    if not groups:
+        return None
+    first, level = next(iter(places)), f" [{results.level * 100:g} %]"
+
+    def share(group: str) -> float:
+        row = figures.get((*first, "EE", group))
+        return -1.0 if row is None or row.value is None else row.value
+
+    def figure(place: tuple[str, str], name: str) -> Callable[[str], Cell]:
+        return lambda group: figures.get((*place, name, group))
+
+    def concluded(group: str) -> str:
+        of = {what: figures.get((*first, name, group)) for name, what in SHARES.items()}
+        outside = {what: row for what, row in of.items() if row and row.conclusion == Conclusion.OUTSIDE}
+        return ", ".join(
+            f"{'more' if (row.value or 0.0) > 1 else 'less'} {what}" for what, row in outside.items()
+        )
+
+    columns: list[Column[str]] = [
+        (attribute, str),
+        ("items", items.get),
+        ("useful" + level, figure(first, "Useful")),
+        *(
+            (what + f", {called}" * (len(places) > 1) + level, figure(place, name))
+            for place, called in places.items()
+            for name, what in SHARES.items()
+        ),
+        ("conclusion", concluded),
+    ]
+    low, high = results.band
+    notes = [
+        "share of exposure, or of credit, over the share of useful items: 1 is parity; of each query the shares, "
+        "summed over queries before they are divided",
+        f"concluded where the whole interval is outside {low:g} to {high:g}; p adjusted (Holm) over all of them",
+        *[f"{count(unknown, 'item')} of no {attribute}, or of several: in the whole, in no row"]
+        * bool(unknown),
+    ]
+    ordered = sorted(groups, key=lambda group: (-share(group), group))
+    return Table.of(
+        f"By {attribute}: {by_name(len(groups), attribute)}", columns, ordered, notes, results.band
+    )
 
 
 # Tables of what fairer lists cost, in the layout of Kim & Diaz, "Towards Fair RAG", ICTIR 2025, Tables 1 and 2.
@@ -192,6 +315,14 @@ TO_CHANGE = {
 
 
 def rag_verdict(conclusions: Conclusions) -> RunVerdict:
+    """What is kept or lost, and which groups of items get more or less than their share under that setting."""
+    verdict, conditions = verdict_of_settings(conclusions), [key.condition for key in conclusions.keys]
+    named = [] if not conditions else settings_of_groups(verdict, conditions)
+    sentence = verdict.sentence + "".join(groups_sentence(conclusions, name) for name in named[:1])
+    return structs.replace(verdict, sentence=sentence)
+
+
+def verdict_of_settings(conclusions: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
     cases: dict[Conclusion, list[tuple[verdict.Case, Any]]] = {of: [] for of in Conclusion}
     for case in verdict.cases_of(conclusions):
@@ -401,4 +532,5 @@ WORDS = Wording(
     what_was_shown=what_was_shown,
     concluded=conclusion,
     compared_notes=labels_notes,
+    scored_below=scored_groups,
 )
