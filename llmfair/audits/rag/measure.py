@@ -517,16 +517,18 @@ def by_groups(
     """The rows with p and conclusion where they are a group's: outside where the whole interval is, and p adjusted.
 
     p that the ratio of sums is in the band, two-sided: t of each query's share less the nearer edge times its share of
-    useful items (Fieller 1954), which holds where nothing is shown, too. Holm over a condition's groups and measures.
+    useful items (Fieller 1954), which holds where nothing is shown, too. Holm over the groups of a
+    measure and condition.
     """
     found = {
         (row.measure, row.condition, row.group): row for row in rows if row.query_id == ALL and row.group
     }
-    tests: dict[str, dict[tuple[str, str, str], float | None]] = {}
+    tests: dict[tuple[str, str], dict[tuple[str, str, str], float | None]] = {}
     for column in columns:
-        key = str(column.measure), column.condition, column.group
+        family = str(column.measure), column.condition
+        key = (*family, column.group)
         if column.measure.definition.parity == 1 and key in found:
-            tests.setdefault(column.condition, {})[key] = _beyond(found[key], [*column.values.values()], band)
+            tests.setdefault(family, {})[key] = _beyond(found[key], [*column.values.values()], band)
     for of in tests.values():
         for (key, p), adjusted in zip(of.items(), holm([*of.values()]), strict=True):
             row, conclusion = found[key], Conclusion.NOT_ASSESSABLE

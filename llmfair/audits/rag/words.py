@@ -230,7 +230,7 @@ def table_of_groups(
     notes = [
         "share of exposure, or of credit, over the share of useful items: 1 is parity; of each query the shares, "
         "summed over queries before they are divided",
-        f"concluded where the whole interval is outside {low:g} to {high:g}; p adjusted (Holm) over all of them",
+        f"concluded where the whole interval is outside {low:g} to {high:g}; p adjusted (Holm) over groups",
         *[f"{count(unknown, 'item')} of no {attribute}, or of several: in the whole, in no row"]
         * bool(unknown),
     ]

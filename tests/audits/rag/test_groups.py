@@ -1,0 +1,168 @@
+"""Groups of sources: worked by hand, planted and found by name, in runs, in their folders and in logs."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+import llmfair
+from llmfair.audits.aggregates import summarise
+from llmfair.metrics.base import measure_all
+from llmfair.metrics.expected import ListSample, Retrieved
+from llmfair.metrics.names import parse_measures
+from llmfair.nouns import Request
+from tests.audits.rag.test_rag import QUICK, corpus, questions, told
+from tests.cli.command import llmfair as command
+from tests.cli.command import ran as done
+from tests.cli.command import refuses, table
+from tests.report.reading import read
+
+SHARES = {
+    ("EE", "Acme"): 0.75 / 1.5, ("EE", "Globex"): 0.75 / 0.5, ("Credit", "Acme"): 1 / 1.5,
+    ("Credit", "Globex"): 0.5 / 0.5, ("Useful", "Acme"): 2 / 2, ("Useful", "Globex"): 1 / 4,
+}  # fmt: skip
+BY_HAND = ("EE(each=group)", "Credit(by=cited,each=group)", "Useful(each=group)")
+
+
+def shown(query_id: str, useful: str, *lists: tuple[str, str]) -> Retrieved:
+    """A query of items a to d, of which a is Acme's, b and c are Globex's and d is nobody's; what was shown and cited."""
+    samples = (ListSample(tuple(items), 1, "x", None, frozenset(cited)) for items, cited in lists)
+    groups = {"a": "Acme", "b": "Globex", "c": "Globex"}
+    return Retrieved(query_id, (*"abcd",), frozenset(useful), 2, None, tuple(samples), groups=groups)
+
+
+def found(*queries: Retrieved) -> dict[tuple[str, str], tuple[float | None, str | None]]:
+    rows = summarise(measure_all(parse_measures(",".join(BY_HAND)), {"log": queries}))
+    return {
+        (row.measure.partition("(")[0], row.group): (row.value, row.reason)
+        for row in rows
+        if row.query_id == "all"
+    }
+
+
+def test_shares_of_groups_by_hand() -> None:
+    """ε̂ is (1, ½, ½, 0) in p and (½, ½, 0, 1) in q, a share of ½ and ¼ for Acme, which has ½ and all that is useful:
+    ¾ over 1½, not the mean of 1 and ¼. Credit is Acme's in p alone, Globex's in half of q, where the rest is nobody's."""
+    p = shown("p", "ab", ("ab", "a"), ("ac", "a"))
+    q = shown("q", "a", ("ad", "d"), ("bd", "b"))
+    assert {of: value for of, (value, _) in found(p, q).items()} == pytest.approx(SHARES)
+
+
+def test_groups_without_useful_items_or_without_credit() -> None:
+    values = found(shown("p", "a", ("ab", "b")))
+    assert values["EE", "Globex"] == (None, "no_useful_of_group")
+    assert values["Credit", "Acme"] == (0.0, "no_share") and values["Useful", "Globex"][0] == 0.0
+    assert found(shown("p", ""))["EE", "Acme"] == (None, "no_useful")
+
+
+# Twelve sources with an item each in every question, half of them useful: of a list the generator cites all useful items
+# of three, none of two, and of the others about half.
+
+SOURCES = [f"s{n:02}" for n in range(12)]
+FAVOURED, OVERLOOKED = SOURCES[:3], SOURCES[3:5]
+QUESTIONS = 80
+
+
+def is_useful(query: int, source: int) -> bool:
+    return source in random.Random(query).sample(range(len(SOURCES)), 6)
+
+
+def cites(query: int, source: int) -> bool:
+    name = SOURCES[source]
+    taken = name in FAVOURED or random.Random(repr((query, name))).random() < 0.5
+    return taken and name not in OVERLOOKED and is_useful(query, source)
+
+
+class Generator:
+    """Answers alike, and cites what it is said to."""
+
+    name = "generator"
+
+    async def complete(self, request: Request) -> str:
+        notes = re.findall(r"\[(\d+)\] note (\d+) of (\d+)", request.chat.messages[-1].content)
+        return "yes " + "".join(f"[{slot}]" for slot, *of in notes if cites(*map(int, of)))
+
+
+def service() -> Path:
+    """Questions whose items name their sources, with a file that says which are useful."""
+    pairs = [(query, source) for query in range(QUESTIONS) for source in range(len(SOURCES))]
+    items: dict[int, list[dict[str, str]]] = {}
+    for query, source in pairs:
+        row = {"id": f"d{source}", "text": f"note {query} of {source}", "source": SOURCES[source]}
+        items.setdefault(query, []).append(row)
+    labels = (f"q{query}\td{source}\t{int(is_useful(query, source))}\n" for query, source in pairs)
+    Path("labels.tsv").write_text("qid\tpid\trelevance_label\n" + "".join(labels))
+    return questions(*({"id": f"q{n}", "input": "?", "gold": "yes", "items": of} for n, of in items.items()))
+
+
+def test_what_a_generator_favours_and_overlooks_is_found_by_name() -> None:
+    run = llmfair.audit_rag(
+        service(), model=Generator(), useful="labels.tsv", attribute="source", k=6, alpha="0", samples=5,
+        attribution="cited", output="run", report=False,
+    )  # fmt: skip
+    sentence = run.found.verdict.sentence.partition(". ")[2]
+    more, _, less = sentence.partition(" get more than their share of credit, ")
+    assert sentence.startswith("Among 12 sources, s02 (2.18 [") and less == "s03 (0) and s04 (0) get less"
+    assert sorted(re.findall(r"(s\d+) \(", more)) == FAVOURED
+    shown = done("score", "run", "-o", "again", "--no-report").out
+    assert re.search(r"^ s03 .* less credit$", shown, re.MULTILINE) and "By source: 12 sources" in shown
+    measured = [
+        {(row["measure"], row["condition"], row["group"], row["query_id"]): row["value"] for row in rows}
+        for rows in (table(Path(folder, "per_query.csv")) for folder in ("run", "again"))
+    ]
+    assert measured[0] == measured[1]
+    done("report", "run", "-o", "page.html")
+    assert [text for text in read(Path("page.html")).text if text.startswith("By source: 12 sources")]
+    assert command("runs", "check", "run").code == 0
+
+
+def test_items_of_folders_have_all_groups_that_are_named_and_combinations_of_them() -> None:
+    folder = corpus(["river stone", "river", "cloud", "lamp"], {"q1": "river", "q2": "cloud"}, "x")
+    groups = ["d0\tsource\tAcme", "d1\tsource\tAcme", "d1\tsource\tGlobex", "d2\tsource\tGlobex"]
+    groups += ["d0\tkind\tnew", "d2\tkind\told"]
+    (folder / "groups.tsv").write_text("\n".join(groups) + "\n")
+    asked = ("-d", folder, "--alpha", "1", "--stop-after", "retrieval")
+    done(*QUICK, *asked, "-a", "source", "-o", "run")
+    design = told("run")["design"]
+    assert (design["groups"], design["unknown"]) == ({"Acme": 2, "Globex": 2}, 4)
+    done(*QUICK, *asked, "-a", "source*kind", "-o", "crossed")
+    assert told("crossed")["design"]["groups"] == {"Acme*new": 2, "Globex*old": 2}
+    refuses("no item of corpus has a group of 'sorce'. Did you mean 'source'?", *QUICK, *asked, "-a", "sorce")
+
+
+def test_without_an_attribute_nothing_of_groups_is_read_or_kept() -> None:
+    item = {"id": "d1", "text": "river", "source": "Acme"}
+    path = questions(
+        {"id": "q", "input": "river?", "gold": "x", "items": [item, {"id": "d2", "text": "stone"}]}
+    )
+    done(*QUICK, "-d", path, "--alpha", "1", "-o", "run")
+    assert "group" not in Path("run/scores.csv").read_text() and "groups" not in told("run")["design"]
+    refuses("no item of rag-sample has a group of 'source'", "rag", "-a", "source")
+
+
+# A log says of no item where it is from: a file of groups does.
+
+LOG = """{"query_id": "p", "shown": ["a", "b"], "items": ["a", "b", "c", "d"], "useful": ["a", "b"], "cited": ["a"]}
+{"query_id": "p", "shown": ["a", "c"], "cited": ["a"]}
+{"query_id": "q", "shown": ["a", "d"], "items": ["a", "b", "c", "d"], "useful": ["a"], "cited": ["d"]}
+{"query_id": "q", "shown": ["b", "d"], "cited": ["b"]}
+"""
+
+
+def test_a_log_has_the_same_figures_of_groups() -> None:
+    Path("log.jsonl").write_text(LOG)
+    Path("groups.tsv").write_text("a\tsource\tAcme\nb\tsource\tGlobex\nc\tsource\tGlobex\nb\ttopic\tx\n")
+    asked = ("score", "log.jsonl", "--groups", "groups.tsv")
+    rows = done(*asked, "-a", "source", "--json").json["rows"]
+    values = {(row["measure"].partition("(")[0], row["group"]): row["value"] for row in rows if row["group"]}
+    assert values == pytest.approx(SHARES)
+    text = " ".join(done(*asked, "-a", "source").out.split())
+    assert "By source: 2 sources" in text and "Nothing can be said of 2 sources" in text
+    refuses("no item of groups.tsv has a group of 'sauce'. Did you mean 'source'?", *asked, "-a", "sauce")
+    refuses("groups.tsv has several attributes", *asked)
+    refuses("-a source: who says of which group items are?", *asked[:2], "-a", "source")
+    Path("groups.tsv").write_text("x\tsource\tAcme\n")
+    refuses("no item of log.jsonl has a group in groups.tsv", *asked)
