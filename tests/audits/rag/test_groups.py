@@ -98,6 +98,7 @@ def service() -> Path:
     return questions(*({"id": f"q{n}", "input": "?", "gold": "yes", "items": of} for n, of in items.items()))
 
 
+@pytest.mark.whole
 def test_what_a_generator_favours_and_overlooks_is_found_by_name() -> None:
     run = llmfair.audit_rag(
         service(), model=Generator(), useful="labels.tsv", attribute="source", k=6, alpha="0", samples=5,
