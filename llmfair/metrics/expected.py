@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from llmfair.metrics.base import Convention, Flags, Floats, Judged, Ratio, Undefined, Value, Values, measure
+from llmfair.metrics.base import Convention, Flags, Floats, Judged, Ratio, Undefined, Values, measure
 
 CERTAIN = 1e-12
 """Exposures this close to 0 or 1 are never, or always; bounds this close are one number."""
@@ -298,7 +298,7 @@ EACH_GROUP: dict[str, Any] = {
     "reads": Retrieved, "cutoff": "none", "bounds": (0.0, math.inf), "aggregate": "ratio-of-shares",
     "undefined": {
         "no_useful": "no item is useful",
-        "no_useful_of_group": "none of its items is useful",
+        "no_useful_of_group": "no useful item",
         "no_share": "it gets nothing",
         "no_samples": "no list was drawn",
         "nothing_attributed": "no answer rests on a shown item",
@@ -325,22 +325,18 @@ def of_useful(retrieved: Retrieved, what: Floats, nothing: str) -> Values:
 )  # fmt: skip
 def exposure_by_group(retrieved: Retrieved, cutoff: None, each: str) -> Values:
     """A group's share of expected exposure over its share of useful items: 1 is parity."""
-    exposure = retrieved.exposure
-    if exposure is not None:
-        return of_useful(
-            retrieved, np.array([exposure[doc_id] for doc_id in retrieved.doc_ids]), "no_samples"
-        )
-    shown = retrieved.shares((drawn.count, retrieved.shown(drawn)) for drawn in retrieved.lists)
+    if (exposure := retrieved.exposure) is not None:
+        shown = np.array([exposure[doc_id] for doc_id in retrieved.doc_ids])
+    else:
+        shown = retrieved.shares((drawn.count, retrieved.shown(drawn)) for drawn in retrieved.lists)
     return of_useful(retrieved, shown, "no_samples")
 
 
 @measure("Useful", label="useful items of a group", params=EACH, cite="useful items / items", **EACH_GROUP)
 def useful_by_group(retrieved: Retrieved, cutoff: None, each: str) -> Values:
     """Share of a group's items that are useful."""
-    values: dict[str, Value] = {}
-    for name, of in retrieved.members.items():
-        values[name] = Ratio(int(retrieved.flags[of].sum()), int(of.sum()))
-    return values
+    useful = retrieved.flags
+    return {name: Ratio(int(useful[of].sum()), int(of.sum())) for name, of in retrieved.members.items()}
 
 
 # How far answers rest on the items that they cite: of the items cited, those that support the answer (precision), and

@@ -284,8 +284,12 @@ class RagDesign(Design[Read | Support]):
         """How the query's items are drawn."""
         doc_ids = tuple(item.doc_id for item in self.items(query))
         scores = {retriever: of[query.query_id] for retriever, of in self.scores.items()}
-        settings, groups = self.settings, grouped(self.attribute, self.items(query))
+        settings, groups = self.settings, self.groups_of(query)
         return Policies(query.query_id, doc_ids, scores, settings.k, settings.samples, settings.seed, groups)
+
+    def groups_of(self, query: Query) -> Mapping[str, str]:
+        """By id the group of every item of a query that has one; none where groups are not asked about."""
+        return grouped(self.attribute, self.items(query)) if self.settings.attribute else {}
 
     def draws(self, query: Query, useful: frozenset[str]) -> dict[str, Counter[Shown]]:
         """The lists of every condition, with how many draws came to each."""
@@ -399,8 +403,7 @@ class RagDesign(Design[Read | Support]):
     def facts(self) -> RagFacts:
         settings, counts = self.settings, Counter[str | None]()
         for query in self.queries if settings.attribute else ():
-            groups = grouped(self.attribute, self.items(query))
-            counts.update(groups.get(item.doc_id) for item in self.items(query))
+            counts.update(map(self.groups_of(query).get, (item.doc_id for item in self.items(query))))
         unknown = counts.pop(None, 0)
         return RagFacts(
             **structs.asdict(super().facts()) | {"groups": dict(sorted(counts.items())), "unknown": unknown},
@@ -548,7 +551,7 @@ LOCAL = ("hf", "vllm")
 """Whose tokenizers are on this machine."""
 CITING = "rag/cited"
 GROUPS_HINT = (
-    'an item: {"id": "d1", "text": "…", "source": "Acme"}; in a folder groups.tsv: doc_id, source, Acme'
+    '{"id": "d1", "text": "…", "source": "Acme"} is an item with one; of a folder groups.tsv has them'
 )
 NORMED = ("EE-D", "EE-R", "EE-L")
 
@@ -588,10 +591,8 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         )
     name = settings.attribute
     dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels", name is not None)
-    attribute = dataset.attributes[0]
-    if name is not None:
-        known = {of for item in dataset.documents.values() for of in item.groups}
-        attribute = grouping(name, known, dataset.name, GROUPS_HINT)
+    known = {of for item in dataset.documents.values() for of in item.groups} if name else set()
+    attribute = grouping(name, known, dataset.name, GROUPS_HINT) if name else dataset.attributes[0]
     queries = tuple(selected_queries(dataset, settings))
     settings = replace(settings, prompt=settings.prompt or (CITING if settings.cites else dataset.prompt))
     prompt, utility = load_prompt(str(settings.prompt), "rag"), settings.utility or dataset.utility

@@ -150,11 +150,9 @@ def files_of(
 ) -> dict[str, Contents]:
     """Every file by name; its lines are made, a query at a time, while it is written."""
     columns = (*OUTPUT_COLUMNS, *[SUPPORTED] * (design.settings.cites and design.judge is not None))
-    groups = {of.query_id: grouped(design.attribute, design.items(of)) for of in design.queries}
-    named = design.settings.attribute is not None
+    named, groups = bool(design.settings.attribute), {of: design.groups_of(of) for of in design.queries}
     scores = (
-        (retriever, query.query_id, item.doc_id, score)
-        + (groups[query.query_id].get(item.doc_id, ""),) * named
+        (retriever, query.query_id, item.doc_id, score) + (groups[query].get(item.doc_id, ""),) * named
         for retriever, scores in design.scores.items()
         for query in design.queries
         for item, score in zip(design.items(query), scores[query.query_id].tolist(), strict=True)
@@ -349,15 +347,18 @@ def read_log(path: Path, groups: Mapping[str, str] | None = None) -> list[Retrie
         lists = tuple(replace(request, count=count) for request, count in requests.items())
         longest = max(len(request.doc_ids) for request in requests)
         doc_ids = tuple(dict.fromkeys(items))
-        of = {doc_id: groups[doc_id] for doc_id in doc_ids if doc_id in groups} if groups else {}
-        queries.append(Retrieved(query_id, doc_ids, frozenset(useful), longest, None, lists, groups=of))
+        queries.append(
+            Retrieved(query_id, doc_ids, frozenset(useful), longest, None, lists, groups=groups or {})
+        )
     return queries
 
 
 def score_log(path: Path, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A log as one condition, called by its path; of measures those that it can have, unless others are asked for."""
-    attribute, groups = groups_of_log(path, settings)
+    attribute, groups = groups_of_log(settings)
     queries, condition = read_log(path, groups), str(path)
+    if settings.groups and not any(query.members for query in queries):
+        raise UsageError(f"no item of {path} has a group in {settings.groups}.", "the same ids in both")
     lists = [shown for query in queries for shown in query.lists]
     usual = {
         OF_LOGS: True,
@@ -380,21 +381,17 @@ def score_log(path: Path, settings: ScoreSettings) -> scoring.RunMeasurement:
     return scoring.RunMeasurement(facts, rows, [Key(condition)])
 
 
-def groups_of_log(path: Path, settings: ScoreSettings) -> tuple[Attribute, dict[str, str]]:
-    """What the groups of a log's items are of, and those of --groups by item. Raises UsageError."""
+def groups_of_log(settings: ScoreSettings) -> tuple[Attribute, dict[str, str]]:
+    """The attribute of a log's items, and their groups, which --groups has. Raises UsageError."""
     if settings.groups is None:
         if settings.attribute is not None:
             raise UsageError(f"-a {settings.attribute}: who says of which group items are?", LOG_GROUPS)
         return ITEM, {}
     by_item, known = groups_of(settings.groups, None, "")
-    name = settings.attribute or (next(iter(known)) if len(known) == 1 else "")
-    if not name:
+    if settings.attribute is None and len(known) > 1:
         raise UsageError(f"{settings.groups} has several attributes.", f"-a {' or '.join(sorted(known))}")
-    attribute = grouping(name, known, str(settings.groups), LOG_GROUPS)
-    groups = grouped(attribute, (Document(doc_id, "", groups=of) for doc_id, of in by_item.items()))
-    if not groups.keys() & {doc_id for query in read_log(path) for doc_id in query.doc_ids}:
-        raise UsageError(f"no item of {path} has a group in {settings.groups}.", "the same ids in both")
-    return attribute, groups
+    attribute = grouping(settings.attribute or "".join(known), known, str(settings.groups), LOG_GROUPS)
+    return attribute, grouped(attribute, (Document(name, "", groups=of) for name, of in by_item.items()))
 
 
 # What fairer lists cost: quality over disparity by retriever, from the queries' own values under every alpha. Kim &
@@ -517,8 +514,7 @@ def by_groups(
     """The rows with p and conclusion where they are a group's: outside where the whole interval is, and p adjusted.
 
     p that the ratio of sums is in the band, two-sided: t of each query's share less the nearer edge times its share of
-    useful items (Fieller 1954), which holds where nothing is shown, too. Holm over the groups of a
-    measure and condition.
+    useful items (Fieller 1954), which holds where nothing is shown, too. Holm over groups.
     """
     found = {
         (row.measure, row.condition, row.group): row for row in rows if row.query_id == ALL and row.group
@@ -535,9 +531,7 @@ def by_groups(
             if p is not None and adjusted is not None:
                 low, high = (row.value or 0.0 if end is None else end for end in (row.low, row.high))
                 beyond = (low > band[1] or high < band[0]) and adjusted < 1 - inference.level
-                inside = band[0] < low and high < band[1]
-                within = Conclusion.WITHIN if inside else Conclusion.INCONCLUSIVE
-                conclusion = Conclusion.OUTSIDE if beyond else within
+                conclusion = Conclusion.OUTSIDE if beyond else Conclusion.INCONCLUSIVE
             found[key] = replace(row, p=p, p_adjusted=adjusted, conclusion=conclusion)
     return [
         found.get((row.measure, row.condition, row.group), row) if row.query_id == ALL else row

@@ -10,7 +10,16 @@ from typing import Any, ClassVar, Literal
 from llmfair.errors import UsageError
 from llmfair.settings import declaration
 from llmfair.settings.commands import AuditSettings
-from llmfair.settings.declaration import DATA, IMPORTS, MODEL, PROMPT, SPENDING, STATISTICS, PromptSettings
+from llmfair.settings.declaration import (
+    BAND,
+    DATA,
+    IMPORTS,
+    MODEL,
+    PROMPT,
+    SPENDING,
+    STATISTICS,
+    PromptSettings,
+)
 
 LARGEST_ALPHA = 1000.0
 LARGEST_K, MOST_SAMPLES = 1_000, 10_000
@@ -46,10 +55,9 @@ class RagSettings(PromptSettings, AuditSettings):
         short="-d", result=False,
     )  # fmt: skip
     attribute: str | None = DATA(
-        None,
-        "Groups of items, such as source: which get more or less than the share of their useful items.",
-        "-a",
-    )
+        None, "Groups of items, such as source: which get more or less than the share of their useful items.", "-a",
+    )  # fmt: skip
+    band: str = STATISTICS("0.8..1.25", "Of groups, shares near parity.", advanced=True, form=BAND)
     data: Path | None = DATA(
         None, "Folder of the files of a dataset that users bring, such as lamp/4.", result=False
     )
@@ -140,7 +148,7 @@ class RagSettings(PromptSettings, AuditSettings):
 
     @classmethod
     def absent(cls) -> frozenset[str]:
-        return super().absent() | {"mixed"}  # groups have no sides
+        return super().absent() | {"mixed", "contrast", "min_group", "adjust"}  # no two groups are compared
 
     @property
     def cites(self) -> bool:

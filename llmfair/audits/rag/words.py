@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
+from math import log
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -28,7 +30,7 @@ from llmfair.report.phrases import FEWEST_QUERIES, conclusion_text, interval_tex
 from llmfair.report.plots import Line, Plot, Value, curves, palette
 from llmfair.report.table import Cell, Column, Table
 from llmfair.report.words import Wording, before_text, table_of
-from llmfair.results import Conclusions, Declared, Exhibits, RunVerdict, absent_row
+from llmfair.results import Conclusions, Declared, Exhibits, Row, RunVerdict, absent_row
 from llmfair.stats.significance import holm
 from llmfair.stats.tradeoff import ANCHORS, STARRED
 
@@ -136,74 +138,63 @@ def by_name(n: int, attribute: str) -> str:
     return count(n, attribute, f"{attribute[:-1]}ies" if attribute.endswith("y") else "")
 
 
-def groups_sentence(facts: Conclusions, condition: str) -> str:
-    """Which groups get more or less than their share under a setting; nothing where items have none."""
-    rows = [row for row in facts.by_group if row.condition == condition and _name(row.measure) in SHARES]
-    if not rows:
-        return ""
-    number, said = by_name(len({row.group for row in rows}), facts.attribute), list[str]()
-    for name, what in SHARES.items():
-        outside = [row for row in rows if _name(row.measure) == name and row.conclusion == Conclusion.OUTSIDE]
-        parts = list[str]()
-        for which, more in (("more", True), ("less", False)):
-            of = [row for row in outside if ((row.value or 0.0) > 1) == more]
-            of.sort(key=lambda row: row.value or 0.0, reverse=more)
-            named = [f"{row.group} ({interval_text(row, facts.band)})" for row in of[:MOST_NAMED]]
-            named += [f"{len(of) - MOST_NAMED} more"] * (len(of) > MOST_NAMED)
-            share = f" than {'its' if len(of) == 1 else 'their'} share of {what}" * (not parts)
-            if of:
-                parts.append(f"{listed(named)} get{'s' * (len(of) == 1)} {which}{share}")
-        said += [", ".join(parts)] * bool(parts)
-    if said:
-        return f". Among {number}, {'; '.join(said)}"
-    if all(row.conclusion == Conclusion.NOT_ASSESSABLE for row in rows):
-        return (
-            f". Nothing can be said of {number}: each has useful items in fewer than {FEWEST_QUERIES} queries"
-        )
-    return f". None of {number} is shown to get more or less than its share"
+def of_groups(rows: Iterable[Row]) -> list[Row]:
+    return [
+        row for row in rows if row.query_id == ALL and row.group and _name(row.measure) in (*SHARES, "Useful")
+    ]
 
 
-def settings_of_groups(verdict: RunVerdict | None, conditions: Sequence[str]) -> list[str]:
-    """The setting that the verdict speaks of, or the first one, and the one list by score of its retriever."""
-    first = verdict.condition if verdict and verdict.condition in conditions else conditions[0]
+def settings_of_groups(rows: Sequence[Row], verdict: RunVerdict | None) -> list[str]:
+    """The setting that the verdict speaks of, or else one list by score, which comes second where it is another."""
+    conditions = sorted(
+        {row.condition for row in rows}, key=lambda name: not name.endswith(f"-{DETERMINISTIC}")
+    )
+    first = next((name for name in conditions if verdict and name == verdict.condition), conditions[0])
     alone = f"{first.rpartition('-')[0]}-{DETERMINISTIC}"
     return [*dict.fromkeys((first, *[alone] * (alone in conditions)))]
 
 
-def groups_table(results: RagResults) -> Table | None:
+def more_or_less(row: Row) -> str:
+    return "more" if (row.value or 0.0) > 1 else "less"
+
+
+def groups_sentence(facts: Conclusions, verdict: RunVerdict) -> str:
+    """Which groups get more or less than their share; nothing where items have none."""
+    if not (rows := of_groups(facts.by_group)):
+        return ""
+    setting, *_ = settings_of_groups(rows, verdict)
+    rows = [row for row in rows if row.condition == setting and _name(row.measure) in SHARES]
+    number, said = by_name(len({row.group for row in rows}), facts.attribute), list[str]()
+    outside = [row for row in rows if row.conclusion == Conclusion.OUTSIDE]
+    outside.sort(key=lambda row: abs(log(max(row.value or 0.0, 1e-9))), reverse=True)
+    for (name, what), which in product(SHARES.items(), ("more", "less")):
+        of = [row for row in outside if _name(row.measure) == name and more_or_less(row) == which]
+        named = [f"{row.group} ({interval_text(row, facts.band)})" for row in of[:MOST_NAMED]]
+        named += [f"{len(of) - MOST_NAMED} others"] * (len(of) > MOST_NAMED)
+        if of:
+            verb, whose = ("gets", "its") if len(of) == 1 else ("get", "their")
+            said.append(f"{listed(named)} {verb} {which} than {whose} share of {what}")
+    if said:
+        return f". Among {number}, {'; '.join(said)}"
+    if any(row.conclusion == Conclusion.INCONCLUSIVE for row in rows):
+        return f". None of {number} is shown to get more or less than its share"
+    return f". Nothing can be said of {number}: each has useful items in fewer than {FEWEST_QUERIES} queries"
+
+
+def groups_table(results: RagResults | ScoreResults) -> Table | None:
     """A row a group, of the settings that matter; None where items have no groups."""
-    conditions, design = settings_of_groups(results.verdict, results.design.conditions), results.design
-    places = {(results.run, name): name for name in conditions}
-    return table_of_groups(results, results.attribute, places, design.groups, design.unknown)
-
-
-def scored_groups(results: ScoreResults) -> Table | None:
-    """The same of measured runs that are about one attribute."""
-    attribute, several = results.runs[0].attribute, len(results.runs) > 1
-    places = {
-        (run.run, name): f"{run.run} {name}" if several and name != run.run else name
-        for run in results.runs
-        if run.attribute == attribute
-        for name in settings_of_groups(run.verdict, [*run.conditions])
-    }
-    return table_of_groups(results, attribute, places)
-
-
-def table_of_groups(
-    results: Any, attribute: str, places: Mapping[tuple[str, str], str], items: Mapping[str, int] = {},
-    unknown: int = 0,
-) -> Table | None:  # fmt: skip
-    """A row a group and columns for each of these runs and conditions, by what they are called."""
-    rows = [row for row in results.rows if row.group and row.query_id == ALL]
-    figures = {(row.run, row.condition, _name(row.measure), row.group): row for row in rows}
-    groups = dict.fromkeys(group for *_, name, group in figures if name in SHARES)
-    if not groups:
+    if not (rows := of_groups(results.rows)):
         return None
-    first, level = next(iter(places)), f" [{results.level * 100:g} %]"
-
-    def share(group: str) -> float:
-        row = figures.get((*first, "EE", group))
-        return -1.0 if row is None or row.value is None else row.value
+    figures = {(row.run, row.condition, _name(row.measure), row.group): row for row in rows}
+    verdicts = {of.run: of.verdict for of in ([results] if isinstance(results, RagResults) else results.runs)}
+    of_runs = {run: [row for row in rows if row.run == run] for run in verdicts}
+    places = [
+        (run, name) for run, of in of_runs.items() if of for name in settings_of_groups(of, verdicts[run])
+    ]
+    first, level = places[0], f" [{results.level * 100:g} %]"
+    items, unknown = dict[str, int](), 0
+    if isinstance(results, RagResults):
+        items, unknown = {**results.design.groups}, results.design.unknown
 
     def figure(place: tuple[str, str], name: str) -> Callable[[str], Cell]:
         return lambda group: figures.get((*place, name, group))
@@ -211,33 +202,25 @@ def table_of_groups(
     def concluded(group: str) -> str:
         of = {what: figures.get((*first, name, group)) for name, what in SHARES.items()}
         outside = {what: row for what, row in of.items() if row and row.conclusion == Conclusion.OUTSIDE}
-        return ", ".join(
-            f"{'more' if (row.value or 0.0) > 1 else 'less'} {what}" for what, row in outside.items()
-        )
+        return ", ".join(f"{more_or_less(row)} {what}" for what, row in outside.items())
 
     columns: list[Column[str]] = [
-        (attribute, str),
-        ("items", items.get),
-        ("useful" + level, figure(first, "Useful")),
+        (rows[0].attribute, str), ("items", items.get), (f"useful{level}", figure(first, "Useful")),
         *(
-            (what + f", {called}" * (len(places) > 1) + level, figure(place, name))
-            for place, called in places.items()
+            (f"{what}, {' '.join(dict.fromkeys(place[len(verdicts) == 1 :]))}{level}", figure(place, name))
+            for place in places
             for name, what in SHARES.items()
         ),
         ("conclusion", concluded),
-    ]
-    low, high = results.band
+    ]  # fmt: skip
     notes = [
-        "share of exposure, or of credit, over the share of useful items: 1 is parity; of each query the shares, "
-        "summed over queries before they are divided",
-        f"concluded where the whole interval is outside {low:g} to {high:g}; p adjusted (Holm) over groups",
-        *[f"{count(unknown, 'item')} of no {attribute}, or of several: in the whole, in no row"]
-        * bool(unknown),
+        "share of exposure, or credit, over share of useful items: 1 is parity; sums of each query's shares; concluded "
+        f"where the interval is outside {results.band[0]:g} to {results.band[1]:g}, p adjusted (Holm) over groups"
     ]
-    ordered = sorted(groups, key=lambda group: (-share(group), group))
-    return Table.of(
-        f"By {attribute}: {by_name(len(groups), attribute)}", columns, ordered, notes, results.band
-    )
+    notes += [f"{count(unknown, 'item')} of no group, or of several: in no row"] * bool(unknown)
+    groups = sorted({row.group for row in rows})
+    title = f"By {rows[0].attribute}: {by_name(len(groups), rows[0].attribute)}"
+    return Table.of(title, columns, groups, notes, results.band)
 
 
 # Tables of what fairer lists cost, in the layout of Kim & Diaz, "Towards Fair RAG", ICTIR 2025, Tables 1 and 2.
@@ -316,10 +299,8 @@ TO_CHANGE = {
 
 def rag_verdict(conclusions: Conclusions) -> RunVerdict:
     """What is kept or lost, and which groups of items get more or less than their share under that setting."""
-    verdict, conditions = verdict_of_settings(conclusions), [key.condition for key in conclusions.keys]
-    named = [] if not conditions else settings_of_groups(verdict, conditions)
-    sentence = verdict.sentence + "".join(groups_sentence(conclusions, name) for name in named[:1])
-    return structs.replace(verdict, sentence=sentence)
+    verdict = verdict_of_settings(conclusions)
+    return structs.replace(verdict, sentence=verdict.sentence + groups_sentence(conclusions, verdict))
 
 
 def verdict_of_settings(conclusions: Conclusions) -> RunVerdict:
@@ -532,5 +513,5 @@ WORDS = Wording(
     what_was_shown=what_was_shown,
     concluded=conclusion,
     compared_notes=labels_notes,
-    scored_below=scored_groups,
+    scored_below=groups_table,
 )
