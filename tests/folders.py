@@ -19,10 +19,8 @@ def write_folder(
     path.mkdir(parents=True, exist_ok=True)
     documents = {doc_id: gender for rows in lists.values() for doc_id, gender, _ in rows}
     shown = titles or {}
-    write(
-        path / "docs.jsonl",
-        (json.dumps({"doc_id": d, "title": shown.get(d, f"Title {d}")}) for d in documents),
-    )
+    rows = ({"doc_id": d, "title": shown.get(d, f"Title {d}")} for d in documents)
+    write(path / "docs.jsonl", map(json.dumps, rows))
     write(path / "queries.tsv", (f"{q}\t{(queries or {}).get(q, f'Topic {q}')}" for q in lists))
     write(path / "qrels.txt", (f"{q} 0 {d} {rel}" for q, rows in lists.items() for d, _, rel in rows))
     write(path / "groups.tsv", (f"{d}\tgender\t{gender}" for d, gender in documents.items() if gender))

@@ -375,11 +375,8 @@ def test_an_object_may_say_more_of_itself() -> None:
             self.most = max(self.most, self.flying)
             await asyncio.sleep(0.01)
             self.flying -= 1
-            labels = (
-                request.chat.expects.labels
-                if isinstance(request.chat.expects, llmfair.Labels)
-                else ("A", "B")
-            )
+            expects = request.chat.expects
+            labels = expects.labels if isinstance(expects, llmfair.Labels) else ("A", "B")
             odds = dict.fromkeys(labels, -0.7)
             return llmfair.Completion("A", llmfair.Finish.STOP, logprobs=odds)
 

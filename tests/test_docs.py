@@ -45,11 +45,8 @@ ENDINGS = {"csv", "html", "json", "jsonl", "py", "toml"}
 
 def blocks(kind: str) -> list[tuple[str, str]]:
     """The fenced blocks of a kind: page and text."""
-    return [
-        (name, block)
-        for name, text in PAGES.items()
-        for block in re.findall(rf"^```{kind}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    ]
+    fenced = re.compile(rf"^```{kind}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    return [(name, block) for name, text in PAGES.items() for block in fenced.findall(text)]
 
 
 def transcript(block: str) -> list[tuple[str, str]]:
@@ -63,12 +60,8 @@ def tidy(text: str) -> list[str]:
 
 
 CONSOLE = blocks("console")
-SHELL = [
-    (page, line)
-    for page, block in blocks("sh")
-    for line in block.replace("\\\n", " ").splitlines()
-    if line.startswith("llmfair ")
-]
+JOINED = [(page, block.replace("\\\n", " ")) for page, block in blocks("sh")]
+SHELL = [(page, line) for page, text in JOINED for line in text.splitlines() if line.startswith("llmfair ")]
 
 
 @pytest.mark.parametrize(

@@ -70,12 +70,8 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
     """Lines of a page without what is code: styles, tags, inline code, commands, and blocks that are no output."""
-    text = re.sub(
-        r"<style>.*?</style>|\{[{%#].*?[}%#]\}|<[^<>]*>",
-        lambda tag: "\n" * tag[0].count("\n"),
-        text,
-        flags=re.DOTALL,
-    )
+    markup = re.compile(r"<style>.*?</style>|\{[{%#].*?[}%#]\}|<[^<>]*>", re.DOTALL)
+    text = markup.sub(lambda tag: "\n" * tag[0].count("\n"), text)
     block = None
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
@@ -96,11 +92,8 @@ def given_up(where: str, lines: Iterator[tuple[int, str]]) -> list[str]:
 
 
 def test_the_package_says_it_in_the_fields_terms() -> None:
-    back = [
-        line
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for line in given_up(str(path.relative_to(ROOT)), literals(path))
-    ]
+    modules = sorted(PACKAGE.rglob("*.py"))
+    back = [line for path in modules for line in given_up(str(path.relative_to(ROOT)), literals(path))]
     assert not back, "\n".join(back)
 
 

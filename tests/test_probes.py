@@ -64,9 +64,8 @@ def test_mirrored_orders_swap_the_exposures_of_the_sides(
     assert sorted(one.doc_ids) == sorted(other.doc_ids)
     assert exposure(one, Side.PROTECTED) == pytest.approx(exposure(other, Side.UNPROTECTED), rel=1e-12)
     assert exposure(one, Side.UNPROTECTED) == pytest.approx(exposure(other, Side.PROTECTED), rel=1e-12)
-    assert [d for d in one.documents if GENDER.side(d) is None] == [
-        d for d in other.documents if GENDER.side(d) is None
-    ]
+    aside = [[d for d in of.documents if GENDER.side(d) is None] for of in (one, other)]
+    assert aside[0] == aside[1]
     grades = [[shown.relevance.get(d, 0) for d in shown.doc_ids] for shown in (one, other)]
     assert grades[0] == grades[1], "utility of the two inputs is equal"
 
@@ -190,10 +189,8 @@ def test_pairs_are_of_one_grade(sides: str, grades: list[int], seed: int) -> Non
 
 def test_pools_of_several_grades_are_gone_through_alike() -> None:
     """Any beginning of 10 × 10 pairs of one grade and 1 × 10 of another uses the single item as often as the ten."""
-    pools = [
-        ([f"a{i}" for i in range(10)], [f"b{i}" for i in range(10)]),
-        (["c"], [f"d{i}" for i in range(10)]),
-    ]
+    a, b, d = ([f"{letter}{i}" for i in range(10)] for letter in "abd")
+    pools = [(a, b), (["c"], d)]
     used = Counter[str]()
     for number, (protected, _) in enumerate(merged_schedule(pools), start=1):
         used[protected] += 1

@@ -24,11 +24,8 @@ def test_what_is_read_is_written_again_byte_for_byte(kind: str) -> None:
 
 
 def test_a_key_reads_as_what_tells_it_from_others() -> None:
-    assert (Key("neutral"), Key("pairs", "relevant"), Key("own", "relevant")) == (
-        "neutral",
-        "relevant",
-        "own, relevant",
-    )
+    keys = (Key("neutral"), Key("pairs", "relevant"), Key("own", "relevant"))
+    assert keys == ("neutral", "relevant", "own, relevant")
     for measure, key, stratum in (
         ("PreferenceOdds", Key("neutral"), "all"),
         ("PreferenceOdds(stratum=relevant)", Key("neutral"), "relevant"),

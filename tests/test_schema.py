@@ -243,9 +243,7 @@ def test_no_key_that_users_rely_on_may_be_missing(documents: dict[str, Any]) -> 
         check(documents[kind], kind)
         for name in names.split():
             less = {key: value for key, value in documents[kind].items() if key != name}
-            assert len(less) < len(documents[kind]) and not of_kind(kind).is_valid(less), (
-                f"{kind} without {name}"
-            )
+            assert len(less) < len(documents[kind]) and not of_kind(kind).is_valid(less), f"{kind}: {name}"
 
 
 def test_documents_may_grow(documents: dict[str, Any]) -> None:

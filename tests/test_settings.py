@@ -150,14 +150,8 @@ def test_every_whole_number_has_bounds() -> None:
 
 def test_what_names_a_run_and_what_does_not() -> None:
     base = ListwiseSettings.make()
-    elsewhere: dict[str, Any] = {
-        "workers": 3,
-        "retries": 1,
-        "measures": "P@5",
-        "max_calls": 5,
-        "level": 0.9,
-        "limit": 3,
-    }
+    elsewhere: dict[str, Any] = {"workers": 3, "retries": 1, "measures": "P@5"}
+    elsewhere |= {"max_calls": 5, "level": 0.9, "limit": 3}
     for name, value in {**elsewhere, "output": Path("x"), "dataset": "elsewhere"}.items():
         assert ListwiseSettings.make(**{name: value}).of_result() == base.of_result(), name
     for change in ({"seed": 1}, {"window": 10}, {"read": "rankgpt"}, {"temperature": 1.0}, {"words": 5}):

@@ -139,12 +139,8 @@ def test_one_failing_program_ends_alone(journal: Journal) -> None:
     def answer(text: str, attempt: int) -> Any:
         return Rejected("the server refuses this") if text == "bad" else text.upper()
 
-    programs = [
-        single("first", "ok"),
-        Program("broken", broken),
-        single("rejected", "bad"),
-        single("last", "z"),
-    ]
+    programs = [single("first", "ok"), Program("broken", broken)]
+    programs += [single("rejected", "bad"), single("last", "z")]
     results = run(programs, Scripted(answer), journal, Limits(workers=1))
     assert results["first"] == "OK" and results["last"] == "Z"
     assert results["broken"] == Failure("broken", "ValueError", "a bug in a program")
@@ -528,9 +524,7 @@ def test_after_a_failure_in_a_step_of_many_chats_no_other_is_begun(journal: Jour
     found = run(programs, backend, journal, Limits(workers=4))
     assert isinstance(found["p"], Failure) and "not t5" in found["p"].message, "the first in their order"
     assert (found["first"], found["last"]) == ("fine", "fine, too")
-    assert sum(backend.asked.values()) == len(journal) + 2 <= 2 + 16, (
-        "each that was begun is answered and kept"
-    )
+    assert sum(backend.asked.values()) == len(journal) + 2 <= 2 + 16, "each that was begun is answered"
 
 
 # Programs that work between their questions

@@ -130,10 +130,8 @@ def test_a_server_that_is_down_is_left_and_retried(fleet: Several, journal: Jour
     found = run(chains, fleet, journal, progress=progress)
     assert {name: result for name, result in found.items() if isinstance(result, Failure)} == {}
     assert len(journal) == 2400 and fleet.all_asked.total() - 2400 < 16, "asked again: those in flight"
-    assert told == [
-        "b is down (connection lost): until it is back, its questions go to the others.",
-        "b is back.",
-    ]
+    assert told[0] == "b is down (connection lost): until it is back, its questions go to the others."
+    assert told[1:] == ["b is back."]
     assert clock.now - began < 4.3, "nobody has waited for it"
     servers = servers_of(journal)
     moved = {name: others for name, others in servers.items() if others != {home(name)}}

@@ -369,11 +369,8 @@ def costly(threaded: bool = False) -> Iterator[Program]:
 def test_a_run_holds_its_budget_and_the_same_command_continues(threaded: bool, tmp_path: Path) -> None:
     """100 calls of 1 + 0.1 to 0.9 in all about 150: three invocations at 60."""
     journal = Journal(tmp_path / "journal.jsonl", "run", "counting")
-    counts, sampling, limits = (
-        [],
-        Sampling(max_tokens=50),
-        Limits(workers=16, max_cost=60, price_in=PRICES[0], price_out=PRICES[1]),
-    )
+    counts, sampling = [], Sampling(max_tokens=50)
+    limits = Limits(workers=16, max_cost=60, price_in=PRICES[0], price_out=PRICES[1])
     for invocation in range(3):
         backend, progress = Counting(), Progress()
         run = dispatch(costly(threaded), backend, journal, sampling, limits, progress)

@@ -156,11 +156,9 @@ def test_against_a_run_without_spread_it_is_the_other_s_own_interval(cells: list
 
 def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
     sides = PairAnswer(Side.PROTECTED, None, 1.25), PairAnswer(Side.UNPROTECTED)
+    unread = PairAnswer(None, "tie", 0.0), PairAnswer(None, "empty")
     verdicts = [
-        PairVerdict("q,1", "irrelevant", 0, 0, 'a"', "b", *sides),
-        PairVerdict(
-            "q,1", "irrelevant", 0, 1, 'a"', "b", PairAnswer(None, "tie", 0.0), PairAnswer(None, "empty")
-        ),
+        PairVerdict("q,1", "irrelevant", 0, n, 'a"', "b", *of) for n, of in enumerate((sides, unread))
     ]
     path = tmp_path / "verdicts.csv"
     path.write_text("".join(verdicts_lines({Key("pairs", "irrelevant"): verdicts})), "utf-8")
@@ -364,11 +362,8 @@ def test_the_change_is_of_the_figures_beside_it() -> None:
         (row,) = (row for row in compared["rows"] if row["measure"] == measure)
         assert row["change"] == pytest.approx(row["other"] / row["base"], rel=1e-12)
         for name in ("base", "other"):
-            (own,) = (
-                one
-                for one in kept("results", name)["rows"]
-                if (one["measure"], one["condition"], one["group"]) == (measure, "neutral", "")
-            )
+            its, key = kept("results", name)["rows"], (measure, "neutral", "")
+            (own,) = (one for one in its if (one["measure"], one["condition"], one["group"]) == key)
             assert row[name] == own["value"]
 
 

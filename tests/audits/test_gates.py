@@ -56,10 +56,8 @@ def test_the_grammar(
 
 def test_a_gate_speaks_of_the_rows_that_have_its_keys() -> None:
     of_pairs: dict[str, Any] = {"keys": (Key(PAIRS, "relevant"), Key(PAIRS, "irrelevant")), "asked": " pairs"}
-    rows = [
-        row(value, PAIRS, "AdjustedOdds", stratum=stratum, contrast="female:male")
-        for value, stratum in ((1.1, "irrelevant"), (0.6, "relevant"))
-    ]
+    odds, of = {"irrelevant": 1.1, "relevant": 0.6}, "female:male"
+    rows = [row(value, PAIRS, "AdjustedOdds", stratum=name, contrast=of) for name, value in odds.items()]
     below = "AdjustedOdds (relevant pairs) 0.600 is below 0.8"
     assert reasons("AdjustedOdds>=0.8", *rows, **of_pairs) == [below, None]
     for gate in ("AdjustedOdds:relevant>=0.8", "AdjustedOdds(stratum=relevant)>=0.8"):
@@ -103,13 +101,8 @@ def test_a_name_means_what_the_table_shows_under_it() -> None:
 
 
 def test_every_prompt_must_hold_unless_one_is_named() -> None:
-    rows = (
-        row(1.0, "neutral"),
-        row(1.258),
-        row(9.0, "repeat"),
-        row(9.0, "initial"),
-        row(9.0, "female.o0.r0"),
-    )
+    aside = (row(9.0, condition) for condition in ("repeat", "initial", "female.o0.r0"))
+    rows = (row(1.0, "neutral"), row(1.258), *aside)
     outside = "ExpRatio (female prompt) 1.258 is outside 0.9..1.1"
     assert reasons("ExpRatio=0.9..1.1", *rows) == [None, outside]
     assert reasons("ExpRatio:neutral=0.9..1.1", *rows) == [None]
@@ -148,10 +141,8 @@ def test_why_a_figure_fails(gate: str, rows: list[Row], more: dict[str, Any], sa
 
 
 def test_a_measure_of_groups_has_an_entry_for_each() -> None:
-    sides = [
-        row(0.3, measure="Exposure", group="protected"),
-        row(0.4, measure="Exposure", group="unprotected"),
-    ]
+    shares = {"protected": 0.3, "unprotected": 0.4}
+    sides = [row(share, measure="Exposure", group=group) for group, share in shares.items()]
     below = "Exposure protected (female prompt) 0.300 is below 0.35"
     assert reasons("Exposure:female>=0.35", *sides) == [below, None]
 

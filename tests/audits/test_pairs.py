@@ -150,11 +150,8 @@ def test_a_sequential_audit_says_no_more_than_was_settled() -> None:
 @pytest.mark.parametrize(("queries", "seen_inside"), [(19, None), (20, Decision.INSIDE)])
 def test_few_queries_are_never_seen_inside_the_band(queries: int, seen_inside: Decision | None) -> None:
     answers = [PairAnswer(side, None) for side in (Side.PROTECTED, Side.UNPROTECTED)]
-    verdicts = [
-        PairVerdict(f"q{query}", "relevant", pair, 0, f"p{query}.{pair}", f"u{query}.{pair}", answer, answer)
-        for query in range(queries)
-        for pair, answer in enumerate(answers * 20)
-    ]
+    told = [(q, p, answer) for q in range(queries) for p, answer in enumerate(answers * 20)]
+    verdicts = [PairVerdict(f"q{q}", "relevant", p, 0, f"p{q}.{p}", f"u{q}.{p}", a, a) for q, p, a in told]
     assert seen(verdicts, BAND, 0.95) is seen_inside
     counted = pairs(*[(20, 20, 0, 0)] * queries)
     one = concluded(estimate(ADJUSTED_ODDS, counted, 0.95), counted, BAND, 0.95)
@@ -242,11 +239,8 @@ def test_pairs_asked_once_more_are_in_no_bound() -> None:
 
 @pytest.mark.whole
 def test_items_without_judgements_are_not_called_alike_in_relevance() -> None:
-    rows = [
-        f"q{q},thing {q},d{q}-{n},title {q} {n},{'female' if n % 2 else 'male'}"
-        for q in range(8)
-        for n in range(8)
-    ]
+    cells = [(q, n, ("male", "female")[n % 2]) for q in range(8) for n in range(8)]
+    rows = [f"q{q},thing {q},d{q}-{n},title {q} {n},{gender}" for q, n, gender in cells]
     Path("plain.csv").write_text("\n".join(["query_id,query,doc_id,title,gender", *rows]))
     screen = ran("pairwise", "-d", "plain.csv", "-m", "fake:biased,pairwise=-2", "-o", "run").out
     assert kept("results", "run")["design"]["strata"] == ["unjudged"]
@@ -307,9 +301,8 @@ def test_a_model_without_preference_that_answers_alike_is_at_parity() -> None:
 def expected(queries: int, **given: Any) -> dict[str, Any]:
     """What a plan of relevant pairs says, of answers of which it knows how consistent they are."""
     answers = {} if "pilot" in given else {"consistent": 0.7}
-    settings = PlanPairwiseSettings.make(
-        dataset=folder_of(queries), conditions="relevant", **{**answers, **given}
-    )
+    usual = {"dataset": folder_of(queries), "conditions": "relevant"}
+    settings = PlanPairwiseSettings.make(**{**usual, **answers, **given})
     findable: dict[str, Any] = plan_of(PAIRWISE, settings)["findable"]["relevant"]
     prospects = findable.pop("prospects")
     return {**findable, **(prospects[0] if prospects else {})}

@@ -42,11 +42,9 @@ def found(queries: int, protected: int, unprotected: int, **given: Any) -> dict[
 def test_requests_for_lists_of_200() -> None:
     """One list takes 196 calls a chain under the paper's settings, three chains; 57 by default, twelve chains."""
     dataset = folder_of(3, 100, 100)
-    planned = [
-        plan_of(LISTWISE, ListwiseSettings.make("paper", dataset=dataset)),
-        plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset)),
-        plan_of(LISTWISE, ListwiseSettings.make(dataset=dataset, **ONE_PASS)),
-    ]
+    make = ListwiseSettings.make
+    designs = [make("paper", dataset=dataset), make(dataset=dataset), make(dataset=dataset, **ONE_PASS)]
+    planned = [plan_of(LISTWISE, design) for design in designs]
     assert [plan["calls"] for plan in planned] == [3 * 3 * 196, 3 * 12 * 57, 3 * 3 * 19]
     assert [plan["chains"] for plan in planned] == [9, 36, 9]
     assert [plan["longest_chain"] for plan in planned] == [196, 57, 19]
@@ -62,9 +60,8 @@ def test_a_run_asks_what_was_planned() -> None:
         {"window": 4, "step": 2, "passes": 2, "depth": 9, "orders": 2, "conditions": "neutral,female"},
     ]
     for number, design in enumerate(designs):
-        settings = ListwiseSettings.make(
-            dataset=dataset, output=Path(f"run{number}"), permutations=0, **design
-        )
+        output = Path(f"run{number}")
+        settings = ListwiseSettings.make(dataset=dataset, output=output, permutations=0, **design)
         planned = plan_of(LISTWISE, settings)
         audit(LISTWISE.design(settings, Subject("fake:biased,malformed=0")))
         manifest = json.loads(Path(f"run{number}/manifest.json").read_text())
@@ -134,9 +131,8 @@ def test_long_lists_are_simulated_less_often_and_then_fewer_of_them(monkeypatch:
 
 def test_some_queries_stand_for_very_many_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 40 queries whose titles are alike some are written out, and half played."""
-    settings = PlanSettings.make(
-        dataset=folder_of(40, 4, 4), strategy="pairwise-sort:method=allpairs", alike=0.0
-    )
+    dataset, strategy = folder_of(40, 4, 4), "pairwise-sort:method=allpairs"
+    settings = PlanSettings.make(dataset=dataset, strategy=strategy, alike=0.0)
     whole = plan_of(LISTWISE, settings)
     asked, shown, one_value = list[Chat](), plan.answer_in_shown_order, AuditSimulation.value
     played = list[str]()
@@ -168,9 +164,8 @@ def test_what_cannot_be_found() -> None:
     assert inside["queries_for_disparity"] is None and inside["disparity"] == 0
     given = found(8, 10, 10, initial="given", orders=1)
     assert (given["reason"], given["odds"], given["prospects"]) == ("order_not_random", 0.6, ())
-    dataset = str(
-        write_folder(Path("apart"), balanced(3, 4, 0) | {"m": [("m", "male", 1), ("n", "male", 0)]})
-    )
+    apart = balanced(3, 4, 0) | {"m": [("m", "male", 1), ("n", "male", 0)]}
+    dataset = str(write_folder(Path("apart"), apart))
     apart = plan_of(LISTWISE, PlanSettings.make(dataset=dataset))["findable"]
     assert (apart["reason"], apart["queries"]) == ("no_list_of_both_sides", 0)
     graded = {f"q{q}": [(f"f{q}", "female", 1), (f"m{q}", "male", 0)] for q in range(8)}

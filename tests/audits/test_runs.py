@@ -116,9 +116,8 @@ def test_the_same_lists_however_named_are_the_same_run_and_other_sides_another(t
 
 @pytest.mark.whole
 def test_the_reach_of_precision_speaks_of_judged_queries_only() -> None:
-    folder = write_folder(
-        Path("mine"), {"a": [(f"d{i}", "female" if i % 2 else "male", int(i < 4)) for i in range(8)]}
-    )
+    rows = [(f"d{i}", ("male", "female")[i % 2], int(i < 4)) for i in range(8)]
+    folder = write_folder(Path("mine"), {"a": rows})
     write(folder / "queries.tsv", ["a\tA", "b\tB"])
     write(folder / "candidates.run", [f"{q} Q0 d{i} {i + 1} {8 - i} x" for q in "ab" for i in range(8)])
     found = llmfair("listwise", "-d", folder, "--orders", "1", "-m", "fake:oracle,malformed=0", "--json").json
@@ -420,9 +419,8 @@ def test_a_disk_that_fails_leaves_an_honest_manifest(
             journal.put(request("b"), Completion("answer to b", Finish.STOP), attempts=1)
         manifest["status"] = "complete"
     written = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    answers = {
-        json.loads(line)["key"] for line in (tmp_path / "run" / "journal.jsonl").read_text().splitlines()[1:]
-    }
+    lines = (tmp_path / "run" / "journal.jsonl").read_text().splitlines()[1:]
+    answers = {json.loads(line)["key"] for line in lines}
     assert written["status"] == "incomplete" and written["invocations"][-1]["ended"]
     assert written["journal_answers"] == len(answers) >= 1
 

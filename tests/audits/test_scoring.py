@@ -54,9 +54,8 @@ def test_what_does_not_meet_is_counted_below_the_table_or_warned_about(snapshot:
     Path("qrels.txt").write_text(QRELS.replace("m1", "f1"))
     measured = (*SCORE, "--measures", "nDCG@20,ExpRatio")
     snapshot("score-files", transcript(" ".join(measured)))
-    notes = [
-        line.strip() for line in llmfair(*measured, "-v").out.splitlines() if line.startswith("  my.run: ")
-    ]
+    lines = llmfair(*measured, "-v").out.splitlines()
+    notes = [line.strip() for line in lines if line.startswith("  my.run: ")]
     for form in ("--json", "--per-query", "--format=tsv"):
         warned = llmfair(*measured, form)
         assert warned.code == 0 and "Warning" not in warned.out
@@ -220,13 +219,15 @@ def test_of_a_run_that_is_not_through_only_what_it_ranked_counts() -> None:
     )
     assert said in found.out and "queries of the qrels not ranked yet, left out" in found.out
     assert "0 in the measures" not in found.out
+    asked = [("P@20", "neutral"), ("P@20", "female")]
+    measured = (kept("results", folder)["rows"] for folder in ("half", "out"))
     own, ours = (
         {
             row["condition"]: (row["value"], row["n"])
-            for row in kept("results", folder)["rows"]
-            if row["measure"] == "P@20" and row["condition"] in ("neutral", "female")
+            for row in of
+            if (row["measure"], row["condition"]) in asked
         }
-        for folder in ("half", "out")
+        for of in measured
     )
     assert ours == own and {n for _, n in own.values()} == {4}
     assert f"Warning: {said}" in llmfair("score", "half", "--json").err
@@ -287,13 +288,8 @@ def test_judged_items_that_a_cut_run_lacks_are_behind_what_it_lists() -> None:
 
 def test_what_grades_leave_open_stands_in_the_verdict_of_a_run_file() -> None:
     """Relevant items first, of equal grade the males; more females are relevant."""
-    relevant = {"m": 3, "f": 6}
-    items = [
-        (f"q{q}", f"{s}{q}i{i}", s, int(i < n))
-        for q in range(20)
-        for s, n in relevant.items()
-        for i in range(9)
-    ]
+    of_q = [(s, i, int(i < n)) for s, n in (("m", 3), ("f", 6)) for i in range(9)]
+    items = [(f"q{q}", f"{s}{q}i{i}", s, grade) for q in range(20) for s, i, grade in of_q]
     write(Path("my.run"), (f"{q} Q0 {d} 1 {2 * grade + (side == 'm')} mine" for q, d, side, grade in items))
     write(Path("qrels.txt"), (f"{q} 0 {d} {grade}" for q, d, _, grade in items))
     write(Path("groups.tsv"), (f"{d}\tgender\t{'male' if s == 'm' else 'female'}" for _, d, s, _ in items))
@@ -475,9 +471,8 @@ def test_attributes_of_ones_own_and_mixed_documents() -> None:
         scored()
     own = {"attributes": Path("own.toml")}
     assert values(scored(**own))["1", "ExpRatio"] == pytest.approx(v(3) / v(2))
-    assert values(scored(**own, mixed="protected"))["1", "ExpRatio"] == pytest.approx(
-        (v(1) + v(3)) / 2 / v(2)
-    )
+    both = values(scored(**own, mixed="protected"))["1", "ExpRatio"]
+    assert both == pytest.approx((v(1) + v(3)) / 2 / v(2))
 
 
 def test_a_folder_of_files_and_its_dataset_give_the_same() -> None:
@@ -527,11 +522,8 @@ def test_a_run_folder_brings_the_attribute_its_dataset_declared() -> None:
     lines = (folder / "groups.tsv").read_text().splitlines()
     eras = [line.replace("gender", "era").replace("female", "old").replace("male", "new") for line in lines]
     write(folder / "groups.tsv", [*lines, *eras])
-    run = audit(
-        LISTWISE.design(
-            ListwiseSettings.make(dataset=str(folder), orders=1, max_invalid=1.0), Subject("fake:biased")
-        )
-    ).folder.path
+    asked = ListwiseSettings.make(dataset=str(folder), orders=1, max_invalid=1.0)
+    run = audit(LISTWISE.design(asked, Subject("fake:biased"))).folder.path
     none = {"qrels": None, "groups": None}
     found = scored(str(run), **none, measures="ExpRatio").results
     assert (found.runs[0].attribute, found.runs[0].words.protected) == ("era", "old")

@@ -70,10 +70,8 @@ def test_windows_through_the_program_reach_what_windows_reach(windows: Windows) 
     one, other = (attainable_ratio(lists, r, 60, rng=np.random.default_rng(3)) for r in (special, general))
     assert one == other
     judged = [(30, 8), (41, 20)]
-    found = [
-        attainable_precision(judged, rank, 20, 60, rng=np.random.default_rng(3))
-        for rank in (special, general)
-    ]
+    ranks = (special, general)
+    found = [attainable_precision(judged, rank, 20, 60, rng=np.random.default_rng(3)) for rank in ranks]
     assert found[0] == found[1]
 
 
@@ -104,10 +102,8 @@ def items(rng: np.random.Generator, number: int, n: int = 30) -> Items:
 def test_injected_odds_are_found_through_the_program(alike: float) -> None:
     rng = np.random.default_rng(6)
     lists = [items(rng, number) for number in range(20)]
-    audits = [
-        AuditSimulation(one, Windows(10, 5, 1), 2, 1, Noise(alike, 1.0), (7, k))
-        for k, one in enumerate(lists)
-    ]
+    noise = Noise(alike, 1.0)
+    audits = [AuditSimulation(one, Windows(10, 5, 1), 2, 1, noise, (7, k)) for k, one in enumerate(lists)]
     found = preference([one.value(-0.7, 0) for one in audits])
     assert found is not None and found.estimate.low is not None and found.estimate.high is not None
     assert found.estimate.low < exp(-0.7) < found.estimate.high < 0.8

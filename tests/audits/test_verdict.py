@@ -237,12 +237,10 @@ def test_fail_on_takes_a_kind_s_own_words() -> None:
     with pytest.raises(UsageError, match="no verdict 'repaird'"):
         statuses_of("repaird", known)
     for kind in kinds():
+        failing = kind.words.statuses[:-1]
         with pytest.raises(UsageError, match="no verdict 'parity' that fails a run"):
-            statuses_of("parity", kind.words.statuses[:-1])
-        assert (
-            statuses_of(",".join(kind.words.statuses[:-1]), kind.words.statuses[:-1])
-            == kind.words.statuses[:-1]
-        )
+            statuses_of("parity", failing)
+        assert statuses_of(",".join(failing), failing) == failing
     assert all(set(STATUSES.values()) == {*kind_of(name).words.statuses} for name in ("listwise", "pairwise"))
 
 
@@ -283,13 +281,8 @@ def test_a_bound_is_rounded_to_where_it_holds_and_stays_on_its_side(
 # The commands that a verdict names: they plan the same design with more queries, and train on what was audited
 
 
-ASKED: dict[str, Any] = {
-    "dataset": "my data",
-    "attribute": "location",
-    "input": "text",
-    "limit": 6,
-    "queries": "a,b",
-}
+ASKED: dict[str, Any] = {"dataset": "my data", "attribute": "location", "input": "text"}
+ASKED |= {"limit": 6, "queries": "a,b"}
 
 
 def test_more_queries_are_planned_without_what_leaves_queries_out() -> None:

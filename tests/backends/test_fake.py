@@ -276,9 +276,8 @@ def test_shares_are_those_injected() -> None:
 def test_it_orders_no_lists_and_rankers_read_nothing() -> None:
     chat = nouns.Chat((nouns.Message("user", "Order."),), nouns.Text(), about={"task": "listwise"})
     with pytest.raises(UsageError, match="does not answer such questions") as caught:
-        asyncio.run(
-            fake("reader", BackendOptions()).complete(nouns.Request(chat, nouns.Sampling(), "key", "probe"))
-        )
+        asked = nouns.Request(chat, nouns.Sampling(), "key", "probe")
+        asyncio.run(fake("reader", BackendOptions()).complete(asked))
     assert "rag" in caught.value.hint
 
 

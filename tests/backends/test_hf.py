@@ -373,9 +373,8 @@ def test_an_adapter_moves_margins_and_without_it_it_is_the_base(mistral: Path, t
     asked = [request(number, margins=True) for number in range(6)]
     base, adapted = answers(mistral, asked), answers(mistral, asked, options)
     assert all(one.logprobs != other.logprobs for one, other in zip(base, adapted, strict=True))
-    assert hf(str(mistral), options).identity.startswith(
-        hf(str(mistral), BackendOptions()).identity + " adapter="
-    )
+    plain = hf(str(mistral), BackendOptions()).identity
+    assert hf(str(mistral), options).identity.startswith(f"{plain} adapter=")
 
     place = Place("cpu", "float32", "")
     prompts, labels = [[5, 6, 7], [8, 9]], [{"A": 34, "B": 35}] * 2
@@ -394,9 +393,8 @@ def test_an_adapter_without_effect_is_refused(mistral: Path, tmp_path: Path) -> 
     zero = models.adapter(mistral, tmp_path / "zero", scale=0.0)
     misplaced = models.adapter(mistral, tmp_path / "misplaced")
     weights = load_file(misplaced / "adapter_model.safetensors")
-    renamed = {
-        name.replace("base_model.model.model", "base_model.model.language"): w for name, w in weights.items()
-    }
+    old, new = "base_model.model.model", "base_model.model.language"
+    renamed = {name.replace(old, new): w for name, w in weights.items()}
     save_file(renamed, misplaced / "adapter_model.safetensors")
     for folder in (zero, misplaced):
         with warnings.catch_warnings(), pytest.raises(BackendError, match="changes nothing"):
@@ -432,10 +430,8 @@ def test_identity_is_the_files_and_the_type_and_not_the_place(mistral: Path, tmp
     identity = hf(str(mistral), BackendOptions()).identity
     shutil.copytree(mistral, tmp_path / "copy")
     assert hf(str(tmp_path / "copy"), BackendOptions()).identity == identity
-    assert (
-        hf(str(mistral), BackendOptions(backend_args={"batch_tokens": "64", "device": "cpu"})).identity
-        == identity
-    )
+    same = BackendOptions(backend_args={"batch_tokens": "64", "device": "cpu"})
+    assert hf(str(mistral), same).identity == identity
     for args, system in (({"dtype": "bfloat16"}, "auto"), ({"num_beams": "2"}, "auto"), ({}, "fold")):
         options = BackendOptions(backend_args=args, system=system)  # type: ignore[arg-type]
         assert hf(str(mistral), options).identity != identity

@@ -31,6 +31,7 @@ from llmfair.on_ray import AHEAD, MOST_DEATHS, PARTS, ModelOnRay, RankerOnRay
 from llmfair.rankers.base import ScoringRanker
 from llmfair.rankers.bm25 import Bm25
 from tests import models
+from tests.cli.command import kept
 from tests.servers import Reply, Server, rank
 
 needs_ray = pytest.mark.skipif(
@@ -98,12 +99,8 @@ def asked(query_id: str) -> Request:
 
 
 def command(runs: Path, *flags: str) -> list[str]:
-    return [
-        sys.executable,
-        *"-m llmfair listwise --no-report --no-cache --runs-dir".split(),
-        str(runs),
-        *flags,
-    ]
+    fixed = "-m llmfair listwise --no-report --no-cache --runs-dir".split()
+    return [sys.executable, *fixed, str(runs), *flags]
 
 
 def environment(home: Path, more: Mapping[str, str] = {}) -> Mapping[str, str]:
@@ -287,11 +284,7 @@ def test_an_interrupt_keeps_all_that_was_answered(number: signal.Signals, tmp_pa
         soon_gone(processes)
         assert lines(runs) == len(server.requests), "answers in flight are kept, too"
         folder = audit(tmp_path / "home", runs, *flags)
-        assert (
-            lines(runs)
-            == len(server.requests)
-            == json.loads((folder / "manifest.json").read_text())["planned_calls"]
-        )
+        assert lines(runs) == len(server.requests) == kept("manifest", folder)["planned_calls"]
 
 
 def wait_for(condition: Any, driver: subprocess.Popen[str]) -> None:
@@ -458,12 +451,6 @@ if __name__ == "__main__":
 def test_deaths_lose_no_score_and_end(more: Mapping[str, str], said: str, tmp_path: Path) -> None:
     (tmp_path / "mortal.py").write_text(MORTAL_SCORES)
     environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", **more}
-    found = subprocess.run(
-        [sys.executable, "mortal.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 200}
+    found = subprocess.run([sys.executable, "mortal.py"], cwd=tmp_path, env=environment, **how)
     assert found.stdout.startswith(said), found.stdout + found.stderr

@@ -332,14 +332,9 @@ def test_the_body_is_the_sdk_s_own(sampling: Sampling) -> None:
         ours, theirs = server.requests
     assert ours.body == {name: value for name, value in theirs.body.items() if value is not None}
     assert reply.choices[0].message.content == "[1]"
-    headers = [
-        {
-            name.lower(): value
-            for name, value in seen.headers.items()
-            if name.lower() not in per_request and not name.lower().startswith("x-stainless-")
-        }
-        for seen in (ours, theirs)
-    ]
+    sent = [{name.lower(): value for name, value in seen.headers.items()} for seen in (ours, theirs)]
+    apart = per_request | {name for name in sent[1] if name.startswith("x-stainless-")}
+    headers = [{name: of[name] for name in of.keys() - apart} for of in sent]
     assert headers[0] == headers[1]
 
 
@@ -359,10 +354,8 @@ def test_folding() -> None:
         ask(server.base_url, system="fold")
         ask(server.base_url, system="auto")
     folded, separate = server.bodies
-    assert folded["messages"][0] == {
-        "role": "user",
-        "content": "You are a search system.\n\nSearch Query: Ada Lovelace – „Ω“",
-    }
+    text = "You are a search system.\n\nSearch Query: Ada Lovelace – „Ω“"
+    assert folded["messages"][0] == {"role": "user", "content": text}
     assert [message["role"] for message in separate["messages"]] == ["system", "user", "assistant", "user"]
 
 

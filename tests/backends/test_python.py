@@ -23,9 +23,8 @@ from tests import models
 from tests.backends.asking import answers_of
 
 DOCUMENTS = ["b", "a", "c"]
-REQUEST = Request(
-    Chat(tuple(Message("user", text) for text in ("query", *DOCUMENTS)), Scores(3)), Sampling(), "key", "p"
-)
+MESSAGES = tuple(Message("user", text) for text in ("query", *DOCUMENTS))
+REQUEST = Request(Chat(MESSAGES, Scores(3)), Sampling(), "key", "p")
 
 
 class Result:

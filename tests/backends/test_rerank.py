@@ -17,11 +17,7 @@ from llmfair.rankers.questions import ListScores, read_scores
 from tests.backends.asking import answers_of
 from tests.servers import Endpoint
 
-DOCUMENTS = [
-    "Carson City is the capital of Nevada.",
-    "Saipan is the capital.",
-    "Washington, D.C. is the capital",
-]
+DOCUMENTS = ["Carson City is the capital of Nevada.", "Saipan is the capital.", "Washington is the capital"]
 MESSAGES = tuple(Message("user", text) for text in ("What is the capital?", *DOCUMENTS))
 REQUEST = Request(Chat(MESSAGES, Scores(3)), Sampling(), "key", "probe")
 

@@ -81,13 +81,9 @@ def refuses(says: str, *arguments: str | Path, code: int = 2) -> Outcome:
 
 
 def process(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "llmfair", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    words = [sys.executable, "-m", "llmfair", *map(str, arguments)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(words, text=True, **pipes, **options)
 
 
 def until_answers(running: subprocess.Popen[str], runs: int) -> None:

@@ -142,10 +142,8 @@ def test_it_says_what_to_install(
         assert found[name]["status"] == "no" and install in found[name]["note"], found[name]
     assert (found["fake"]["status"], found["rerank"]["status"]) == ("ready", "no")
     monkeypatch.setenv("RERANK_BASE_URL", "http://user:secret@127.0.0.1:9/v1")
-    assert ran("doctor", "--json").json["backends"]["rerank"] == {
-        "status": "ready",
-        "note": "the server of RERANK_BASE_URL",
-    }
+    ready = {"status": "ready", "note": "the server of RERANK_BASE_URL"}
+    assert ran("doctor", "--json").json["backends"]["rerank"] == ready
 
 
 def test_a_model_is_looked_at_and_asked() -> None:

@@ -157,9 +157,8 @@ def test_a_server_that_repeats_all_it_was_sent_is_not_repeated(fault: str) -> No
     assert found.code == {"answers": 0, "400": 3}.get(fault, 1), found.err
     assert Path("cache", "answers.sqlite").stat().st_mode & 0o777 == 0o600
     sent = json.dumps(server.asked)
-    assert all(
-        f"{MARK}-{of}" in sent for of in ("openai", "header", "extra", "deep", "user", "login", "query")
-    )
+    named = "openai header extra deep user login query".split()
+    assert all(f"{MARK}-{of}" in sent for of in named)
     nowhere(found, doctor, llmfair("doctor"))
 
 
@@ -247,9 +246,8 @@ def test_another_key_asks_nothing_anew() -> None:
         assert asked == len({one["body"] for one in server.asked}) and f"{MARK}-2" not in str(server.asked)
         again("--extra", "top_k=5")
         assert len(server.asked) == 2 * asked
-    manifest = json.loads(
-        min(Path("runs").glob("*/manifest.json"), key=lambda path: path.stat().st_mtime).read_text()
-    )
+    first = min(Path("runs").glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
+    manifest = json.loads(first.read_text())
     assert 'api_key="***"' in str(manifest["flags"]) and 'api_key="***"' in str(manifest["invocations"])
     nowhere(found)
 

@@ -126,11 +126,8 @@ def test_an_audit_of_base_and_adapter_finds_what_was_measured_and_compares(adapt
     assert [run["model"] for run in both["runs"]] == [*models_of.values()]
     assert {row["run"] for row in both["comparison"]["rows"]} == {models_of["adapter"]}
     folders = {kept("manifest", folder)["model"]: folder for folder in Path("runs").iterdir()}
-    odds = {
-        (row["model"], row["stratum"]): row["value"]
-        for row in kept("results", adapter)["rows"]
-        if row["measure"] == "AdjustedOdds"
-    }
+    of_odds = (row for row in kept("results", adapter)["rows"] if row["measure"] == "AdjustedOdds")
+    odds = {(row["model"], row["stratum"]): row["value"] for row in of_odds}
     for name, model in models_of.items():
         rows = kept("results", folders[model])["rows"]
         again = {row["stratum"]: row["value"] for row in rows if row["measure"] == "AdjustedOdds"}
@@ -306,12 +303,8 @@ def test_a_trained_bias_is_taken_out_and_relevance_kept(tmp_path: Path) -> None:
     root = tmp_path
     biased_model(root / "model")
     marked_data(root / "data", 40)
-    settings = {
-        "--learning-rate": "1e-2",
-        "--max-prompts": "20480",
-        "--prompt": "wikiproject",
-        "--train-share": "0.8",
-    }
+    settings = {"--learning-rate": "1e-2", "--max-prompts": "20480"}
+    settings |= {"--prompt": "wikiproject", "--train-share": "0.8"}
     found = well(finetune(root, "--json", settings=settings))
     rows = {(r["model"], r["measure"], r["stratum"], r["group"]): r["value"] for r in found.json["rows"]}
     for kind in ("relevant", "irrelevant"):

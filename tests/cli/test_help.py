@@ -210,11 +210,8 @@ def test_a_group_without_a_command_names_them_in_a_sentence() -> None:
     ],
 )
 def test_what_bash_is_offered(words: str, says: list[str]) -> None:
-    asked = {
-        "_LLMFAIR_COMPLETE": "complete_bash",
-        "COMP_WORDS": f"llmfair {words}",
-        "COMP_CWORD": str(len(words.split())),
-    }
+    asked = {"_LLMFAIR_COMPLETE": "complete_bash", "COMP_WORDS": f"llmfair {words}"}
+    asked["COMP_CWORD"] = str(len(words.split()))
     found = subprocess.run(
         [sys.executable, "-m", "llmfair"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
     )  # fmt: skip

@@ -27,9 +27,8 @@ def asked(model: str, *more: str, queries: int = QUERIES) -> Outcome:
 
 
 def row(document: Any, measure: str, stratum: str = "relevant", group: str = "") -> Any:
-    (found,) = [
-        r for r in document["rows"] if (r["measure"], r["stratum"], r["group"]) == (measure, stratum, group)
-    ]
+    keys = (measure, stratum, group)
+    (found,) = [r for r in document["rows"] if (r["measure"], r["stratum"], r["group"]) == keys]
     return found
 
 
@@ -69,9 +68,8 @@ def uneven() -> Path:
 def test_a_gate_on_pooled_pairs_changes_no_headline_and_shares_weigh_like_the_odds() -> None:
     flags = ("-d", uneven(), "-m", f"{BIASED},malformed=0", "--conditions", "relevant")
     plain = llmfair("pairwise", *flags, "-o", "plain", "--json").json
-    gated = llmfair(
-        "pairwise", *flags, "-o", "gated", "--require", "AdjustedOdds(agg=pooled)=0.1..9", "--json"
-    ).json
+    gate = ("--require", "AdjustedOdds(agg=pooled)=0.1..9")
+    gated = llmfair("pairwise", *flags, "-o", "gated", *gate, "--json").json
     assert plain["findings"] == gated["findings"]
     assert gated["headline"] == "AdjustedOdds"
     assert row(gated, "AdjustedOdds(agg=pooled)")["conclusion"] is None

@@ -49,11 +49,8 @@ def test_on_a_terminal_it_is_one_line_that_fits(width: int) -> None:
         answered=18_204, unparseable=62, replayed=90, cached=10, in_flight=31, limit=32, retries=7
     )
     states = [terminal.Bar(name, 30_096, busy, 64) for name in (model, "Asking a model")]
-    states.append(
-        terminal.Bar(
-            model, 30_096, Progress(waiting_until=time.monotonic() + 100, waiting_for="rate limited"), 64
-        )
-    )
+    waiting = Progress(waiting_until=time.monotonic() + 100, waiting_for="rate limited")
+    states.append(terminal.Bar(model, 30_096, waiting, 64))
     for state in states:
         (line,) = drawn(state, width).splitlines()
         assert len(line) <= width

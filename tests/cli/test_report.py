@@ -68,9 +68,8 @@ def test_all_figures_of_several_runs_as_csv() -> None:
     assert found.splitlines() == [*first, *second[1:]]
     study = ("study", "windows", *SMALL[1:5], "--settings", "5/3,20/10", "-q", "-o", "study", "--no-report")
     ran(*study)
-    rows = [
-        *csv.DictReader(ran("report", "one", "study", "--runs-dir", ".", "--format", "csv").out.splitlines())
-    ]
+    printed = ran("report", "one", "study", "--runs-dir", ".", "--format", "csv").out
+    rows = [*csv.DictReader(printed.splitlines())]
     assert len(rows) == len(first) - 1 + len(Path("study", "study.csv").read_text().splitlines()) - 1
     last = rows[-1]
     assert (last["setting"], last["model"], last["query_id"]) == ("20/10", "fake:biased", "all")
@@ -132,9 +131,8 @@ def test_a_run_without_results_is_named_and_left_out() -> None:
 def test_a_training_that_is_not_finished_has_no_results_yet() -> None:
     training = Path("adapters/half")
     training.mkdir(parents=True)
-    (training / "split.json").write_text(
-        json.dumps({"schema": 1, "settings": {"max_prompts": 40_000}, "split": {}})
-    )
+    split = {"schema": 1, "settings": {"max_prompts": 40_000}, "split": {}}
+    (training / "split.json").write_text(json.dumps(split))
     refuses("Error: half has no results yet (interrupted).", "report", training)
     with RunDir(training).locked():
         assert "half has no results yet (running)" in llmfair("report", training).err
@@ -145,9 +143,8 @@ def test_a_training_that_is_not_finished_has_no_results_yet() -> None:
 
 @undrawn
 def test_studies_and_scores_have_pages_too() -> None:
-    study = llmfair(
-        "study", "windows", "--settings", "10/5,20/10", "-n", "6", "--orders", "1", "-o", "table", "-q"
-    )
+    swept = ("--settings", "10/5,20/10", "-n", "6", "--orders", "1")
+    study = llmfair("study", "windows", *swept, "-o", "table", "-q")
     assert study.code == 0 and study.out.splitlines()[-1] == "table/report.html"
     text = "".join(read(Path("table/report.html")).text)
     assert "Windows study" in text and "ExpRatio" in text

@@ -19,10 +19,8 @@ from tests.folders import balanced, write, write_folder
 pytestmark = pytest.mark.whole
 
 # men first, by falling score; q2 has one document, q3 one that is in no file
-RUN = "".join(
-    f"q1 Q0 {doc_id} {rank} {9 - rank} mine\n"
-    for rank, doc_id in enumerate(("m1", "m2", "m3", "f1", "f2"), 1)
-)
+RANKED = enumerate(("m1", "m2", "m3", "f1", "f2"), 1)
+RUN = "".join(f"q1 Q0 {doc_id} {rank} {9 - rank} mine\n" for rank, doc_id in RANKED)
 RUN += "q2 Q0 f1 1 0.5 mine\nq3 Q0 zz 1 7 mine\nq3 Q0 m1 2 6 mine\nq3 Q0 f1 3 6 mine\n"
 GROUPS = "".join(f"{doc_id}\tgender\t{'female' if doc_id[0] == 'f' else 'male'}\n" for doc_id in ("m1", "m2", "m3", "f1", "f2"))  # fmt: skip
 QRELS = "q1 0 m1 1\nq1 0 f2 1\nq2 0 f1 1\nq3 0 m1 0\n"
@@ -80,10 +78,8 @@ def test_the_run_of_bm25_becomes_that_of_an_audit_with_the_ranker(ranker: str) -
     ran("listwise", "-m", "bm25", "--no-report", "-o", "first")
     ran("listwise", "-m", ranker, "--no-report", "-o", "audited")
     ran("rerank", "first/rankings/neutral.run", "--with", ranker, "-d", "sample", "-o", "new.run")
-    columns = [
-        [line.split()[:5] for line in Path(path).read_text().splitlines()]
-        for path in ("new.run", "audited/rankings/neutral.run")
-    ]
+    paths = ("new.run", "audited/rankings/neutral.run")
+    columns = [[line.split()[:5] for line in Path(path).read_text().splitlines()] for path in paths]
     assert columns[0] == columns[1]
     assert " over bm25 k1=1.2 " in kept("manifest", "audited")["settings"]["identity"]
     ran("runs", "check", "audited")
@@ -153,9 +149,8 @@ def test_the_run_folder() -> None:
     manifest = kept("manifest", run)
     assert manifest["settings"]["identity"].startswith("bm25 k1=1.2 b=0.75 tokenizer=en_stem tantivy=")
     assert (manifest["status"], manifest["calls"], manifest["model"]) == ("complete", 0, "bm25")
-    assert (
-        first.json["design"] | {"orders": 1, "repeats": 1, "calls": 0, "window": None} == first.json["design"]
-    )
+    design = first.json["design"]
+    assert design | {"orders": 1, "repeats": 1, "calls": 0, "window": None} == design
     assert [path.name for path in (run / "rankings").iterdir()] == ["neutral.run"]
     scores = [line.split("\t") for line in (run / "scores.tsv").read_text("utf-8").splitlines()]
     ranks = [line.split() for line in (run / "rankings" / "neutral.run").read_text("utf-8").splitlines()]
@@ -187,9 +182,8 @@ def test_beside_a_model_it_lists_nothing_that_only_the_model_was_told() -> None:
 
 
 def test_as_the_first_stage() -> None:
-    refused = refuses(
-        "--initial bm25 is one order, but --orders is 3", "listwise", "--initial", "bm25", "--orders", "3"
-    )
+    orders = ("--initial", "bm25", "--orders", "3")
+    refused = refuses("--initial bm25 is one order, but --orders is 3", "listwise", *orders)
     assert "add --orders 1" in refused.err
     model = ("-m", "fake:random,noise=0,malformed=0")  # changes nothing
     ran("listwise", *model, "--initial", "bm25", "--orders", "1", "--passes", "1", "-o", "staged")

@@ -11,7 +11,7 @@ import pytest
 
 import llmfair as api
 from llmfair.audits.listwise import design
-from tests.cli.command import llmfair, only_run, ran, refusal
+from tests.cli.command import llmfair, only_run, ran, refuses
 from tests.servers import Endpoint, by_length
 
 pytestmark = pytest.mark.whole
@@ -45,11 +45,8 @@ def test_an_endpoint_orders_by_its_scores_and_is_asked_once() -> None:
         assert (found.json["design"]["calls"], found.json["design"]["at_most"]) == (8 * 3 * 2, True)
         assert llmfair(*audit(server.url, "--json")).out == found.out and len(server.asked) == 23
     assert found.json["design"]["strategy"] == "scores"
-    titles = {
-        row["doc_id"]: row["title"]
-        for row in map(json.loads, (only_run() / "texts.jsonl").read_text().splitlines())
-        if "doc_id" in row
-    }
+    texts = map(json.loads, (only_run() / "texts.jsonl").read_text().splitlines())
+    titles = {row["doc_id"]: row["title"] for row in texts if "doc_id" in row}
     ranked: dict[str, list[tuple[int, str]]] = {}
     for line in next(iter((only_run() / "rankings").glob("neutral*.run"))).read_text().splitlines():
         query_id, _, doc_id, rank, *_ = line.split()
@@ -72,10 +69,8 @@ def test_an_endpoint_is_asked_in_several_orders_where_they_matter() -> None:
         assert not json.loads(Path("slots/manifest.json").read_text())["warnings"]
     with Endpoint(by_length) as server:
         found = ran(*audit(server.url, "--json", "-o", "blind/run")).json
-        assert (found["answers"]["neutral"]["windows"], found["answers"]["repeat"]["windows"]) == (
-            3 * 3 + 5,
-            9,
-        )
+        assert found["answers"]["neutral"]["windows"] == 3 * 3 + 5
+        assert found["answers"]["repeat"]["windows"] == 9
         asked = len(server.asked)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(design, "FIRST_LISTS", 8)
@@ -102,10 +97,8 @@ def test_a_function_on_the_command_line_and_in_python_agree_with_an_endpoint() -
     of_api = api.audit_listwise(ranker=lambda query, documents: [len(t) / 100 for t in documents]).results
 
     def figures(results: Mapping[str, Any]) -> list[Any]:
-        return [
-            {key: row[key] for key in ("measure", "condition", "value", "low", "high")}
-            for row in results["rows"]
-        ]
+        keys = ("measure", "condition", "value", "low", "high")
+        return [{key: row[key] for key in keys} for row in results["rows"]]
 
     assert figures(of_endpoint) == figures(of_function) == figures(of_api)
 
@@ -129,14 +122,11 @@ def test_a_ranker_that_scores_answers_pairs_too() -> None:
 
 def test_what_cannot_be_asked_is_said_before_anything() -> None:
     Path("own.py").write_text(RANKER)
-    refusal(llmfair("listwise", "-m", "rerank:m"), "--base-url")
-    refusal(
-        llmfair("listwise", "-m", "python:own:by_length", "--strategy", "setwise"),
-        "has no --strategy setwise",
-    )
-    refusal(llmfair("listwise", "-m", "python:own:by_length", "--design", "partition"), "scores whole lists")
-    refusal(llmfair("listwise", "-m", "fake:biased", "--strategy", "scores"), "score lists")
-    refusal(llmfair("listwise", "-m", "python:own:broken"), "RuntimeError: out of memory", 1)
+    refuses("--base-url", "listwise", "-m", "rerank:m")
+    refuses("has no --strategy setwise", "listwise", "-m", "python:own:by_length", "--strategy", "setwise")
+    refuses("scores whole lists", "listwise", "-m", "python:own:by_length", "--design", "partition")
+    refuses("score lists", "listwise", "-m", "fake:biased", "--strategy", "scores")
+    refuses("RuntimeError: out of memory", "listwise", "-m", "python:own:broken", code=1)
 
 
 @pytest.mark.parametrize("name", ["places", "later"])

@@ -42,12 +42,8 @@ def test_a_faulty_server_costs_no_probe_and_hides_no_answer() -> None:
         manifest = kept("manifest")
         assert manifest["answered"] == 432 and manifest["retries"] > 10
         assert len(server.requests) == manifest["calls"] == 432 + manifest["retries"]
-        damaged = sum(
-            condition["classes"].get(name, 0)
-            for condition in results["answers"].values()
-            for name in condition["classes"]
-            if name != "ok"
-        )
+        classes = (condition["classes"] for condition in results["answers"].values())
+        damaged = sum(count for of in classes for name, count in of.items() if name != "ok")
         assert 0.01 * 432 < damaged < 0.09 * 432  # four standard errors
         assert manifest["models_reported"] == ["any-2026-01-01"]
         assert llmfair(*asked).out == found.out
@@ -62,9 +58,8 @@ def test_one_refused_request_ends_its_chain_only() -> None:
         )
 
     with Server(respond) as server:
-        found = llmfair(
-            "listwise", "--queries", "physics,music,film", "--orders", "1", *at(server), "-j", "2", "--json"
-        )
+        three = ("--queries", "physics,music,film", "--orders", "1")
+        found = llmfair("listwise", *three, *at(server), "-j", "2", "--json")
     assert found.code == 3
     assert {name: condition["ranked"] for name, condition in found.json["chains"].items()} == dict.fromkeys(
         ("neutral", "male", "female", "repeat"), 2

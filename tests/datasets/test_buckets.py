@@ -48,9 +48,8 @@ def drawn(folder: OwnData, plan: DrawPlan | None = None, seed: int = 0) -> ListD
 
 
 def sizes(dataset: ListDraw, query_id: str) -> list[int]:
-    counts = cells(
-        dataset.candidates(dataset.by_id[query_id]), read_attributes(shipped_attributes())["gender"]
-    )
+    gender = read_attributes(shipped_attributes())["gender"]
+    counts = cells(dataset.candidates(dataset.by_id[query_id]), gender)
     return [
         counts["relevant unprotected"], counts["relevant protected"],
         counts["irrelevant unprotected"], counts["irrelevant protected"],
@@ -249,14 +248,8 @@ def test_they_keep_their_places_and_are_in_neither_mean(folder: Path) -> None:
     design = make_design(ListwiseSettings.make(dataset=str(folder), conditions="neutral", repeat=False))
     listed = design.dataset.candidates(design.queries[0])
     assert {*OTHERS} <= {*listed.doc_ids} and len(listed.doc_ids) == 16
-    (column,) = measure_all(
-        parse_measures("ExpRatio"),
-        {
-            "neutral": [
-                design.judged(listed, [Ranking("q0", (*OTHERS, *sorted({*listed.doc_ids} - {*OTHERS})))])
-            ]
-        },
-    )
+    placed = Ranking("q0", (*OTHERS, *sorted({*listed.doc_ids} - {*OTHERS})))
+    (column,) = measure_all(parse_measures("ExpRatio"), {"neutral": [design.judged(listed, [placed])]})
     found = column.values["q0"]
     assert isinstance(found, Ratio)
     exposures = rank_exposures(16)  # the four at the top, then four women, then eight men
@@ -293,15 +286,12 @@ def test_a_group_that_is_declared_nowhere_is_refused_with_the_way_to_declare_it(
     shipped = ran("datasets", "attributes").out
     declared = shipped.replace('other = ["nonbinary"]', 'other = ["nonbinary", "agender"]')
     (folder / "attributes.toml").write_text(declared[: declared.index("[location]")])
-    assert (
-        "gender: protected (female) 12, unprotected (male) 15, unknown 1, mixed 1, other 3"
-        in ran("datasets", "show", folder).out
-    )
+    counted = "gender: protected (female) 12, unprotected (male) 15, unknown 1, mixed 1, other 3"
+    assert counted in ran("datasets", "show", folder).out
 
 
 def test_a_natural_list_of_one_group_is_left_out_and_names_the_other(tmp_path: Path) -> None:
     folder = pools(tmp_path / "f", {"men": (900, 0), "more": (900, 0), "both": (1, 1)})
     dataset = drawn(folder, draw_plan(4, "natural", 2, None, 10))
-    assert dataset.left_out == {
-        name: f"Topic {name}: no protected document was drawn" for name in ("men", "more")
-    }
+    said = {name: f"Topic {name}: no protected document was drawn" for name in ("men", "more")}
+    assert dataset.left_out == said

@@ -188,10 +188,8 @@ def test_topics_of_a_file_keep_their_keywords(serve: Serve, tmp_path: Path) -> N
 @pytest.mark.whole
 def test_topics_and_judgements_of_2021_come_apart(serve: Serve) -> None:
     topic = {"id": 9, "title": "Film", "keywords": ["a b", "c"], "scope": "s"}
-    apart = {
-        "2021/eval/topics": lines([topic]),
-        "2021/eval/qrels": lines([{"id": 9, "rel_docs": [316, 12, 316]}]),
-    }
+    qrels = lines([{"id": 9, "rel_docs": [316, 12, 316]}])
+    apart = {"2021/eval/topics": lines([topic]), "2021/eval/qrels": qrels}
     serve(sources_2021() | apart)
     record = well(command("--json", name="trec-fair/2021/eval")).json
     assert record["topics"]["relevance_rows"] == 2
@@ -240,9 +238,8 @@ def test_text_of_2021_needs_an_extra(serve: Serve, monkeypatch: pytest.MonkeyPat
     class Textifier:
         def textify(self, markup: str) -> str:
             if "<!--" in markup:
-                raise ValueError(
-                    "Expected markup type 'comment'", len(markup[: markup.index("<!--")].encode())
-                )
+                before = markup[: markup.index("<!--")].encode()
+                raise ValueError("Expected markup type 'comment'", len(before))
             return markup.replace("'''", "")
 
     monkeypatch.setitem(sys.modules, "pyautocorpus", SimpleNamespace(Textifier=Textifier))

@@ -268,10 +268,8 @@ def collection(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A real one of files, known by its name in this process."""
     monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "home"))
     topics = ("steam engines", "iron bridges", "glass lenses", "paper mills", "clock towers", "rope walks")
-    write(
-        tmp_path / "docs.tsv",
-        (f"d{i}\t{topics[i % 6]} and note {i} of {topics[(i + 1) % 6]}" for i in range(60)),
-    )
+    texts = (f"{topics[i % 6]} and note {i} of {topics[(i + 1) % 6]}" for i in range(60))
+    write(tmp_path / "docs.tsv", (f"d{i}\t{text}" for i, text in enumerate(texts)))
     write(tmp_path / "queries.tsv", (f"q{i}\t{topic}" for i, topic in enumerate(topics)))
     write(tmp_path / "qrels.txt", (f"q{i % 6} 0 d{i} {int(i < 30)}" for i in range(60)))
     write(tmp_path / "groups.tsv", (f"d{i}\tgender\t{('female', 'male')[i // 6 % 2]}" for i in range(60)))

@@ -171,10 +171,8 @@ FETCH = ("datasets", "fetch", "lamp/4", "--yes")
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     """A server that has task 4 where LaMP has it."""
     monkeypatch.setattr(download, "PAUSES", (0.0,) * 5)
-    files = {
-        "LaMP_4/dev/dev_questions.json": json.dumps(lamp.inputs(4)).encode(),
-        "LaMP_4/dev/dev_outputs.json": json.dumps(lamp.outputs(4)).encode(),
-    }
+    questions, outputs = (json.dumps(of(4)).encode() for of in (lamp.inputs, lamp.outputs))
+    files = {"LaMP_4/dev/dev_questions.json": questions, "LaMP_4/dev/dev_outputs.json": outputs}
     with ExitStack() as stack:
         server = stack.enter_context(FileServer(files).running())
         monkeypatch.setattr(of_lamp, "PUBLISHED", server.url(""))
@@ -257,11 +255,8 @@ def test_a_slip_in_labels_is_named(tmp_path: Path, text: str, message: str) -> N
 
 
 def run(scores: Rows) -> str:
-    rows = [
-        f"{q} Q0 {doc_id} {rank} {score} tag"
-        for q, ranking in scores.items()
-        for rank, (doc_id, score) in enumerate(ranking, start=1)
-    ]
+    ranked = ((q, rank, *one) for q, of in scores.items() for rank, one in enumerate(of, start=1))
+    rows = [f"{q} Q0 {doc_id} {rank} {score} tag" for q, rank, doc_id, score in ranked]
     return "\n".join(rows) + "\n"
 
 

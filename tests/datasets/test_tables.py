@@ -78,10 +78,8 @@ def folder(path: Path, rows: Rows) -> Path:
     path.mkdir()
     documents = {row["doc_id"]: row for row in rows}
     queries = {row["query_id"]: row["query"] for row in rows}
-    write(
-        path / "docs.jsonl",
-        (json.dumps({key: row[key] for key in ("doc_id", "title", "text")}) for row in documents.values()),
-    )
+    shown = ("doc_id", "title", "text")
+    write(path / "docs.jsonl", (json.dumps({key: row[key] for key in shown}) for row in documents.values()))
     write(path / "queries.tsv", (f"{query_id}\t{text}" for query_id, text in queries.items()))
     judged = [row for row in rows if row["relevance"] is not None]
     write(path / "qrels.txt", (f"{row['query_id']} 0 {row['doc_id']} {row['relevance']}" for row in judged))
@@ -93,10 +91,8 @@ def folder(path: Path, rows: Rows) -> Path:
         if group
     ]
     write(path / "groups.tsv", map("\t".join, groups))
-    write(
-        path / "candidates.run",
-        (f"{row['query_id']} Q0 {row['doc_id']} {place} 1 x" for place, row in enumerate(rows, start=1)),
-    )
+    run = (f"{row['query_id']} Q0 {row['doc_id']} {place} 1 x" for place, row in enumerate(rows, start=1))
+    write(path / "candidates.run", run)
     return path
 
 
@@ -234,9 +230,8 @@ def test_cells_are_read_as_they_were_written(
     path = Path("cells.csv")
     path.write_bytes(text.getvalue().encode(encoding))
     lines = accumulate((1 + "".join(row).count("\n") for row in cells), initial=2)
-    rows = [
-        (line, {"a": a, "b": b}) for line, (a, b, c) in zip(lines, cells, strict=False) if (a + b + c).strip()
-    ]
+    numbered = zip(lines, cells, strict=False)
+    rows = [(line, {"a": a, "b": b}) for line, (a, b, c) in numbered if (a + b + c).strip()]
     assert [*rows_read(path, "")] == rows
 
 

@@ -327,11 +327,8 @@ def downloads(server: FileServer, md5: Mapping[str, str] | None = None) -> bytes
     content = json.loads(pkgutil.get_data(*DOWNLOADS) or b"")
     for key, entry in content["trec-fair"].items():
         body = server.files.get(key, b"")
-        entry.update(
-            url=server.url(key),
-            size_hint=len(body),
-            expected_md5=(md5 or {}).get(key, hashlib.md5(body).hexdigest()),
-        )
+        expected = (md5 or {}).get(key, hashlib.md5(body).hexdigest())
+        entry.update(url=server.url(key), size_hint=len(body), expected_md5=expected)
     return json.dumps(content).encode()
 
 

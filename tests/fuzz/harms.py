@@ -162,13 +162,7 @@ def other_schema(rng: random.Random, document: Any) -> Any:
     return document
 
 
-JSON: tuple[Callable[[random.Random, Any], Any], ...] = (
-    other_json,
-    other_json,
-    other_json,
-    evil_json,
-    other_schema,
-)
+JSON: tuple[Callable[[random.Random, Any], Any], ...] = (*[other_json] * 3, evil_json, other_schema)
 
 
 def _places(document: Any) -> Any:

@@ -17,15 +17,8 @@ from tests.lamp import write_lamp
 LISTS = (*"-n 2 --orders 1 --passes 1 --no-repeat --conditions neutral,female --no-cache".split(),)
 PAIRS = ("-n", "2", "--pairs", "2", "--no-cache")
 ANSWERS = ("-n", "2", "--samples", "2", "--alpha", "1", "--no-cache")
-DATA = (
-    "docs.jsonl",
-    "queries.tsv",
-    "qrels.txt",
-    "groups.tsv",
-    "attributes.toml",
-    "candidates.run",
-    "keywords.jsonl",
-)
+FOLDER = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
+DATA = (*FOLDER, "attributes.toml", "candidates.run", "keywords.jsonl")
 TABLES = ("table.csv", "table.tsv", "table.jsonl", "table.parquet")
 JUDGED = ("--qrels", "data/qrels.txt", "--groups", "data/groups.tsv")
 Lines = tuple[tuple[str, ...], ...]
@@ -90,10 +83,8 @@ def prepare(folder: Path) -> None:
     write(folder / "own.run", run)
     scores = {q: {doc: float(-rank) for rank, doc in enumerate(docs)} for q, docs in lists.items()}
     (folder / "own.json").write_text(json.dumps(scores))
-    write(
-        folder / "own.csv",
-        ["q_id,doc_id,score", *(f"{q},{d},{s}" for q, of in scores.items() for d, s in of.items())],
-    )
+    own = (f"{q},{d},{s}" for q, of in scores.items() for d, s in of.items())
+    write(folder / "own.csv", ["q_id,doc_id,score", *own])
     _tables(folder)
     shutil.copy(Path(__file__).parents[2] / "prompts" / "listwise.toml", folder / "prompt.toml")
     (folder / "llmfair.toml").write_text(
@@ -103,14 +94,10 @@ def prepare(folder: Path) -> None:
     write(folder / "ids.txt", ["q0", "q1"])
     write(folder / "log.jsonl", (json.dumps({"query_id": "q", "shown": ["a", "b"], "items": ["a", "b", "c"], "useful": ["a"], "output": "x", "gold": "x", "cited": ["b"]}) for _ in range(4)))  # fmt: skip
     items = [{"id": f"d{n}", "text": f"Item {n} of things", "label": "ab"[n % 2]} for n in range(6)]
-    write(
-        folder / "questions.jsonl",
-        (json.dumps({"id": q, "input": "Which?", "gold": "a", "items": items}) for q in lists),
-    )
-    write(
-        folder / "labels.tsv",
-        ["qid\tpid\trelevance_label", *(f"{q}\td{n}\t{n % 2}" for q in lists for n in range(6))],
-    )
+    question = {"input": "Which?", "gold": "a", "items": items}
+    write(folder / "questions.jsonl", (json.dumps({"id": q, **question}) for q in lists))
+    labels = (f"{q}\td{n}\t{n % 2}" for q in lists for n in range(6))
+    write(folder / "labels.tsv", ["qid\tpid\trelevance_label", *labels])
     (folder / "found.json").write_text(json.dumps({q: [[f"d{n}", 1.5 * n] for n in range(6)] for q in lists}))
     write(folder / "found.run", (f"{q} Q0 d{n} {n + 1} {9 - n} own" for q in lists for n in range(6)))
     write_lamp(folder / "lamp", 4)

@@ -14,6 +14,7 @@ from llmfair.errors import UsageError
 from llmfair.io.trec import DECLARATION, RunFile, read_groups, read_run
 from llmfair.nouns import Attribute, Side
 
+SIX = "6 columns separated by white space (query_id, Q0, doc_id, rank, score, tag)"
 RUN = b"""\
 q1 Q0 d1 1 0.5 mine
 q1 Q0 d2 2 2.5 mine
@@ -70,14 +71,8 @@ def test_packing_changes_nothing(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            b"q1 Q0 d9 4 1.0",
-            "my.run:3: expected 6 columns separated by white space (query_id, Q0, doc_id, rank, score, tag), found 5",
-        ),
-        (
-            b"q1 Q0 d9 4 1.0 my tag",
-            "my.run:3: expected 6 columns separated by white space (query_id, Q0, doc_id, rank, score, tag), found 7",
-        ),
+        (b"q1 Q0 d9 4 1.0", f"my.run:3: expected {SIX}, found 5"),
+        (b"q1 Q0 d9 4 1.0 my tag", f"my.run:3: expected {SIX}, found 7"),
         (b"q1 Q0 d9 four 1.0 mine", "my.run:3: rank: 'four' is not a finite number"),
         (b"q1 Q0 d9 4 nan mine", "my.run:3: score: 'nan' is not a finite number"),
         (b"q1 Q0 d9 4 1e999 mine", "my.run:3: score: '1e999' is not a finite number"),

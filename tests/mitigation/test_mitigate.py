@@ -66,35 +66,29 @@ def test_what_needs_no_model_is_measured_on_the_same_queries(run: Path) -> None:
     assert 0.9 < by_name["offset"]["figures"][ODDS]["value"] < 1.1
     # eight lists do not show that, and the page says how many do
     assert 0.025 < by_name["offset"]["p_inside"] < by_name["greedy"]["p_inside"] == 1
-    assert found.out.split("NEXT     about ")[1].startswith(
-        f"{by_name['offset']['lists_needed']} lists would settle it"
-    )
+    needed = by_name["offset"]["lists_needed"]
+    assert f"NEXT     about {needed} lists would settle it" in found.out
     # the run is as it was, and is still what its journal gives
     assert all(path.read_bytes() == text for path, text in before.items())
     assert check_run(RunDir(run))["problems"] == []
-    assert [row["run"] for row in ran("runs", "list", "--runs-dir", run.parent, "--json").json["runs"]] == [
-        "base"
-    ]
+    listed = ran("runs", "list", "--runs-dir", run.parent, "--json").json["runs"]
+    assert [row["run"] for row in listed] == ["base"]
 
 
 @pytest.mark.whole
 def test_rankings_are_trec_runs_that_score_reads(run: Path) -> None:
     specs = ("offset", "fair-star:p=0.6,k=40", "fair-star:p=0.3")
     told = ran("mitigate", run, "--free", "--no-report", *(word for s in specs for word in ("--remedy", s)))
-    assert "FA*IR (p=0.3)" in told.out and "FA*IR (p=0.6,k=40)" in told.out, (
-        "one remedy with two parameters is two"
-    )
+    assert "FA*IR (p=0.3)" in told.out and "FA*IR (p=0.6,k=40)" in told.out, "two parameters are two"
     folder = run / "mitigation"
     assert [*remedies(folder)] == ["none", *specs]
     files = sorted(path.name for path in (folder / "rankings").iterdir())
-    of_star = [
-        f"fair-star_{of}{order}.run" for of in ("p=0.3", "p=0.6,k=40") for order in (".o1.r0", ".o2.r0", "")
-    ]
+    orders = (".o1.r0", ".o2.r0", "")
+    of_star = [f"fair-star_{of}{order}.run" for of in ("p=0.3", "p=0.6,k=40") for order in orders]
     assert files == [*of_star, "offset.run"]
     judged = ("--qrels", run / "qrels.txt", "--groups", run / "groups.tsv")
-    found = ran(
-        "score", folder / "rankings" / "offset.run", *judged, "--measures", f"{UTILITY},{ODDS}", "--json"
-    )
+    measures = ("--measures", f"{UTILITY},{ODDS}")
+    found = ran("score", folder / "rankings" / "offset.run", *judged, *measures, "--json")
     of_it = {row["measure"]: row["value"] for row in found.json["rows"] if row["query_id"] == "all"}
     figures = remedies(folder)["offset"]["figures"]
     assert of_it[UTILITY] == pytest.approx(figures[UTILITY]["value"])
@@ -180,9 +174,8 @@ def test_a_ranker_that_reads_no_prompt(tmp_path: Path) -> None:
 def test_from_python(run: Path) -> None:
     result = package.mitigate(run, remedy=["offset", "consensus"], report=False)
     assert result.verdict.status == NEARER and result.verdict.condition == "offset"
-    assert result[UTILITY, "offset"].value == pytest.approx(
-        remedies(run / "mitigation")["offset"]["figures"][UTILITY]["value"]
-    )
+    figures = remedies(run / "mitigation")["offset"]["figures"]
+    assert result[UTILITY, "offset"].value == pytest.approx(figures[UTILITY]["value"])
     assert package.open_run(run / "mitigation").verdict == result.verdict
     assert "logit offset" in str(result)
 
@@ -291,9 +284,8 @@ def test_no_query_is_ordered_by_an_offset_that_saw_it(tmp_path: Path) -> None:
     women = [line for line in told if line.split()[0] == "q3" and "f" in line.split()[2]]
     placed = kept["q3"]
     last = {*placed[len(placed) // 2 :]}
-    turned = [
-        f"q3 0 {line.split()[2]} {int(line.split()[2] in last)}" if line in women else line for line in told
-    ]
+    ids = {line: line.split()[2] for line in women}
+    turned = [f"q3 0 {ids[line]} {int(ids[line] in last)}" if line in ids else line for line in told]
     assert turned != told
     (tmp_path / "run" / "qrels.txt").write_text("".join(f"{line}\n" for line in turned))
     after = package.mitigate(tmp_path / "run", remedy=["offset"], report=False)
@@ -323,16 +315,8 @@ def test_an_adapter_is_asked_the_same_lists(tmp_path: Path) -> None:
 
 def test_lists_that_changed_since_the_run_are_no_remedy_of_it(tmp_path: Path) -> None:
     lists, one = tmp_path / "lists", ("--orders", "1", "--conditions", "neutral", "--no-repeat")
-    ran(
-        *LISTS,
-        "-m",
-        "fake:biased,malformed=0",
-        "-d",
-        write_folder(lists, balanced(6, 4, 4)),
-        *one,
-        "-o",
-        "runs/base",
-    )
+    write_folder(lists, balanced(6, 4, 4))
+    ran(*LISTS, "-m", "fake:biased,malformed=0", "-d", lists, *one, "-o", "runs/base")
     shutil.rmtree(lists)
     write_folder(lists, balanced(6, 4, 5))
     ran("mitigate", "runs/base", "--remedy", "fair-prompt", "--no-report")

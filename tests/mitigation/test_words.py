@@ -66,24 +66,19 @@ def results(
     )  # fmt: skip
 
 
+AFAR = remedy("near", 0.6, KEPT, p_inside=1.0)
+
+
 @pytest.mark.parametrize(
     ("status", "chosen", "remedies"),
     [
         ("mitigated at no loss", "near", [remedy("near", 0.95, KEPT), remedy("nearest", 1.0, LOST)]),
         ("mitigated at no loss", "nearest", [remedy("near", 0.95, KEPT), remedy("nearest", 1.0, KEPT)]),
-        (
-            "mitigated at a loss",
-            "nearest",
-            [remedy("near", 0.6, KEPT, p_inside=1.0), remedy("nearest", 1.0, LOST)],
-        ),
+        ("mitigated at a loss", "nearest", [AFAR, remedy("nearest", 1.0, LOST)]),
         ("inconclusive", "nearest", [remedy("nearest", 1.0, OPEN)]),
-        ("partly mitigated", "near", [remedy("near", 0.6, KEPT, p_inside=1.0)]),
+        ("partly mitigated", "near", [AFAR]),
         ("mitigated at no loss", "edge", [remedy("edge", 1.0, KEPT, p_inside=0.025)]),
-        (
-            OPEN_BAND,
-            "open",
-            [remedy("open", 1.0, KEPT, p_inside=0.026), remedy("no", 0.6, KEPT, p_inside=1.0)],
-        ),
+        (OPEN_BAND, "open", [remedy("open", 1.0, KEPT, p_inside=0.026), AFAR]),
         ("mitigated at a loss", "near", [remedy("near", 0.9, LOST), remedy("open", 1.0, KEPT, p_inside=0.1)]),
         ("not mitigated", "chance", [remedy("chance", 1.0, KEPT, p=0.5)]),
         ("not mitigated", "beyond", [remedy("beyond", 4.0, KEPT)]),  # as far on the other side

@@ -140,10 +140,8 @@ def test_a_judge_that_fails_leaves_an_incomplete_run_that_goes_on() -> None:
     Judge.down = True
     with pytest.raises(Incomplete):
         doubted("run")
-    assert (
-        RunDir(Path("run")).read_manifest().status == "incomplete"
-        and len(journal("run/journal.jsonl")) == 240
-    )
+    assert RunDir(Path("run")).read_manifest().status == "incomplete"
+    assert len(journal("run/journal.jsonl")) == 240
     assert RunDir(Path("run")).read_results()["status"] == "incomplete"
     with pytest.raises(Incomplete):
         check_run(RunDir(Path("run")))
@@ -175,9 +173,8 @@ def test_a_judge_s_answers_that_were_changed_are_found() -> None:
     doubted("run")
     path = Path("run/judged.jsonl")
     path.write_text(path.read_text().replace('"text":"4"', '"text":"9"'))
-    assert (
-        "doubted.csv does not follow from the journal's answers" in check_run(RunDir(Path("run")))["problems"]
-    )
+    said = "doubted.csv does not follow from the journal's answers"
+    assert said in check_run(RunDir(Path("run")))["problems"]
 
 
 @pytest.mark.whole

@@ -34,10 +34,8 @@ def test_help_dry_run_and_what_is_refused() -> None:
     shown = llmfair("study", "tops", "--help")
     assert "--tops TEXT" in shown and "Folder for study.json and study.csv." in shown and "-o tops" in shown
     planned = tops("--dry-run")
-    assert [(one["setting"], one["calls"], one["answered"]) for one in planned["settings"]] == [
-        ("5", 160, 0),
-        ("9", 160, 0),
-    ]
+    counted = [(one["setting"], one["calls"], one["answered"]) for one in planned["settings"]]
+    assert counted == [("5", 160, 0), ("9", 160, 0)]
     assert "study_plan" in valid(planned) and not Path("runs").exists()
     table = llmfair("study", "tops", "-m", "counter:x", "--dry-run")
     assert table.startswith(f"Tops · 2 settings · {2 * CALLS:,} calls") and "answered already" in table
@@ -57,9 +55,8 @@ def test_it_asks_once_shares_its_runs_and_is_reported() -> None:
     assert not Path("table/report.html").exists(), "none contradicts the results of now"
     assert again == found and asked_last() == [0, 0]
     whole = numbers("-n", "2", "--top", "9")
-    assert [row | {"setting": "9"} for row in whole["rows"]] == [
-        row for row in found["rows"] if row["setting"] == "9"
-    ]
+    of_nine = [row for row in found["rows"] if row["setting"] == "9"]
+    assert [row | {"setting": "9"} for row in whole["rows"]] == of_nine
     assert asked_last() == [0, 0]
 
     flags = ("study", "tops", "-m", "counter:x", "-n", "2", "--tops", "5,9")

@@ -118,9 +118,8 @@ def by_transformers(folder: Path) -> Callable[[Chat], Completion]:
         with torch.inference_mode():
             logprobs = model(ids).logits[0, -1].log_softmax(-1)
         assert isinstance(chat.expects, Labels)
-        first = {
-            label: tokenizer(label, add_special_tokens=False).input_ids[0] for label in chat.expects.labels
-        }
+        labels = chat.expects.labels
+        first = {label: tokenizer(label, add_special_tokens=False).input_ids[0] for label in labels}
         return Completion("", Finish.STOP, logprobs={label: float(logprobs[t]) for label, t in first.items()})
 
     return answer

@@ -52,10 +52,8 @@ def test_the_strict_reader_on_every_reply() -> None:
     assert len(replies) == 26
     for reply in replies:
         reading = read(stopped(reply_text(reply)), reply["n"])
-        from_0 = reply["id"] in (
-            "zero_based_answer",
-            "thousands_separator",
-        )  # a repair would shift every item
+        # a repair would shift every item
+        from_0 = reply["id"] in ("zero_based_answer", "thousands_separator")
         expected = None if from_0 else reply["strict"]["permutation"]
         assert reading.answer_class == reply["strict"]["class"], reply["id"]
         assert reading.permutation == (None if expected is None else tuple(expected)), reply["id"]
@@ -386,9 +384,8 @@ def test_an_answer_reads_the_same_behind_thoughts(thoughts: str, row: tuple[str,
         assert taken(reader, form.format(thoughts) + text) == expected, form
         for opened in (form.partition("{")[0] + text, text + form.partition("{")[0] + thoughts):
             if not form.startswith("{"):
-                assert taken(reader, opened).split()[0] in ("truncated", "neither", "unfinished_thinking"), (
-                    opened
-                )
+                kind = taken(reader, opened).split()[0]
+                assert kind in ("truncated", "neither", "unfinished_thinking"), opened
 
 
 @pytest.mark.parametrize(
@@ -653,10 +650,8 @@ MARGINS: list[tuple[dict[str, float], Choice]] = [
     ({}, Choice(None, LOST, None, 0.0)),
     ({"A": -math.inf, "B": -math.inf}, Choice(None, LOST, None, 0.0)),
     ({"A": 0.0, "B": -17.0}, Choice(0, None, 17.0, 1.0)),  # by rounding more than 1
-    (
-        {"A": 3.0, "B": 800.0},
-        Choice(1, None, -797.0, 1.0),
-    ),  # no log-probabilities, but the larger is the likelier
+    # no log-probabilities, but the larger is the likelier
+    ({"A": 3.0, "B": 800.0}, Choice(1, None, -797.0, 1.0)),
     ({"A": -6.0, "B": -8.0}, Choice(0, None, 2.0, math.exp(-6) + math.exp(-8))),
     ({"A": -8.0, "B": -9.0}, Choice(None, LOST, 1.0, math.exp(-8) + math.exp(-9))),
     ({"A": -999.0, "B": -999.0}, Choice(None, LOST, 0.0, 0.0)),
@@ -692,15 +687,13 @@ def test_windows_by_hand() -> None:
     assert plan.calls == plan.rounds == 2
 
 
+ALL = {"A": -3.0, "B": -2.0, "C": -1.0}
+
+
 @pytest.mark.parametrize(
     ("completion", "answer_class", "order", "named"),
     [
-        (
-            Completion("C", Finish.LENGTH, logprobs={"A": -3.0, "B": -2.0, "C": -1.0}),
-            AnswerClass.OK,
-            (2, 1, 0),
-            3,
-        ),
+        (Completion("C", Finish.LENGTH, logprobs=ALL), AnswerClass.OK, (2, 1, 0), 3),
         (Completion("C", Finish.STOP, logprobs={"C": -1.0, "A": -9.0}), AnswerClass.MISSING, (2, 0, 1), 2),
         (Completion("The", Finish.STOP, logprobs={"C": -9.0, "A": -9.0}), AnswerClass.NO_IDS, None, 0),
         (Completion("C > A", Finish.STOP), AnswerClass.NO_IDS, None, 0),

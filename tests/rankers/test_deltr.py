@@ -366,9 +366,8 @@ def test_unjudged_queries_teach_nothing_and_are_scored_by_the_model_of_all() -> 
     assert ranker.training("new") == tuple(LISTS) and "new" not in ranker.fold
     assert ranker.identity == deltr.CrossFitted("mine", asked_of_nobody, LISTS[::-1]).identity
     assert ranker.identity != deltr.CrossFitted("mine", asked_of_nobody, LISTS[1:]).identity
-    moved = replace(
-        LISTS[0], documents=tuple(replace(one, groups={"gender": ("female",)}) for one in LISTS[0].documents)
-    )
+    moved_to = {"gender": ("female",)}
+    moved = replace(LISTS[0], documents=tuple(replace(one, groups=moved_to) for one in LISTS[0].documents))
     assert ranker.identity != deltr.CrossFitted("mine", asked_of_nobody, [moved, *LISTS[1:]]).identity
     with pytest.raises(UsageError, match="mine learns from judged queries, of which this has 1"):
         deltr.CrossFitted("mine a=1", asked_of_nobody, [LISTS[0], unjudged])

@@ -31,10 +31,8 @@ from tests.rankers import Answer, ask
 
 RANKER = PairwiseRanker(load_prompt("pairwise"))
 LETTER = PairwiseRanker(load_prompt("pairwise"), form="letter")
-ADA, CHARLES = (
-    Document("7", "Ada Lovelace", "Wrote notes."),
-    Document("12", "Charles Babbage", "Built engines."),
-)
+ADA = Document("7", "Ada Lovelace", "Wrote notes.")
+CHARLES = Document("12", "Charles Babbage", "Built engines.")
 
 
 def probe_of(
@@ -124,10 +122,8 @@ def test_what_two_answers_come_to(answer: Answer, cell: Cell, outcome: PairOutco
 
 def test_an_unparseable_answer_keeps_its_reason() -> None:
     verdict, asked = ask(RANKER, probe_of(), lambda chat: "[1] > [1]" if protected_leads(chat) else "[1]")
-    assert verdict.answers == (
-        PairAnswer(None, "duplicate", formed=False),
-        PairAnswer(Side.UNPROTECTED, formed=False),
-    )
+    second = PairAnswer(Side.UNPROTECTED, formed=False)
+    assert verdict.answers == (PairAnswer(None, "duplicate", formed=False), second)
     assert len(asked) == 2, "repair asks nothing again"
 
 

@@ -25,9 +25,7 @@ from tests.models import chat_tokenizer, needs_local
 
 from ..shared import vectors
 
-ITEMS = {
-    name: Document(name, f"title of {name}", groups={"label": (name[0],)}) for name in ("a1", "b1", "a2")
-}
+ITEMS = {name: Document(name, f"of {name}", groups={"label": (name[0],)}) for name in ("a1", "b1", "a2")}
 
 
 def asked(
@@ -441,27 +439,17 @@ def ended(
     return drive(program.steps(of), answer), asked
 
 
-SKEWED, NEARER, EVEN = (
-    page("m1", "m2", "m3", "m4"),
-    page("m1", "m2", "m3", "f1"),
-    page("m2", "f2", "m1", "f1"),
-)
+SKEWED, NEARER = page("m1", "m2", "m3", "m4"), page("m1", "m2", "m3", "f1")
+EVEN = page("m2", "f2", "m1", "f1")
 WOMEN, HER = '{"keywords": ["women"]}', '{"keywords": ["her"]}'
 
 
 SORRY = "I'm sorry, but I can't help with that."
-ENDS: list[
-    tuple[dict[tuple[str, ...], fair_qr.Page], list[str | Completion], fair_qr.Stop, int, list[str]]
-] = [
+CUT = Completion("wom", Finish.LENGTH)
+ENDS: list[tuple[Any, ...]] = [
     ({(): SKEWED, ("women",): EVEN}, [WOMEN], fair_qr.Stop.ATTAINED, 1, ["ok"]),
     ({(): SKEWED}, [SORRY, ""], fair_qr.Stop.UNPARSEABLE, 0, ["refused", "empty"]),
-    (
-        {(): SKEWED, ("women",): EVEN},
-        [Completion("wom", Finish.LENGTH), WOMEN],
-        fair_qr.Stop.ATTAINED,
-        1,
-        ["truncated", "ok"],
-    ),
+    ({(): SKEWED, ("women",): EVEN}, [CUT, WOMEN], fair_qr.Stop.ATTAINED, 1, ["truncated", "ok"]),
     ({(): SKEWED}, ['{"keywords": ["Physicist", "PRIZE"]}'], fair_qr.Stop.NO_KEYWORDS, 0, ["ok"]),
     ({(): page()}, [], fair_qr.Stop.NO_RESULT, 0, []),
 ]
@@ -492,9 +480,8 @@ def test_no_underrepresented_group() -> None:
 def test_unknown_is_asked_for_where_that_is_allowed(allowed: bool) -> None:
     """By the name that the prompt's shares give it, as in the paper."""
     pages = {(): page("m1", "m2", "f1", "f2"), ("list",): page("u1", "m2", "f1", "f2")}
-    behind = replace(
-        topic(pages, fair_qr.Stopping(1, attained=-1.0)), target={"female": 0.4, "male": 0.4, UNKNOWN: 0.2}
-    )
+    target = {"female": 0.4, "male": 0.4, UNKNOWN: 0.2}
+    behind = replace(topic(pages, fair_qr.Stopping(1, attained=-1.0)), target=target)
     program = replace(PROGRAM, form="paper", allow_unknown=allowed)
     found, asked = ended(behind, *["list"] * allowed, program=program)
     if not allowed:
@@ -538,13 +525,11 @@ def test_ties_go_to_the_first_group() -> None:
     assert fair_qr.most_underrepresented(target, {"b": 0.1, "a": 0.1, UNKNOWN: 0.0}) == "b"
     assert fair_qr.most_underrepresented(target, {"b": 0.2, "a": 0.1, UNKNOWN: 0.0}) == "a"
     assert fair_qr.most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}) == UNKNOWN
-    assert (
-        fair_qr.most_underrepresented(target, {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}, allow_unknown=False) is None
-    )
+    even = {"b": 0.5, "a": 0.5, UNKNOWN: 0.0}
+    assert fair_qr.most_underrepresented(target, even, allow_unknown=False) is None
     # 0.3 - 0.1 is a little less than 0.4 - 0.2 as computed
-    assert (
-        fair_qr.most_underrepresented({"b": 0.3, "a": 0.4, "c": 0.3}, {"b": 0.1, "a": 0.2, "c": 0.7}) == "b"
-    )
+    target, current = {"b": 0.3, "a": 0.4, "c": 0.3}, {"b": 0.1, "a": 0.2, "c": 0.7}
+    assert fair_qr.most_underrepresented(target, current) == "b"
 
 
 def test_the_same_shares_summed_in_another_order_are_no_nearer() -> None:
@@ -609,7 +594,5 @@ def test_reference_groups() -> None:
     for case in found:
         names = case["input"]["groups"]
         target, current = (dict(zip(names, case["input"][of], strict=True)) for of in ("target", "current"))
-        assert (
-            fair_qr.most_underrepresented(target, current)
-            == case["expected"]["most_underrepresented_by_difference"]
-        )
+        behind = case["expected"]["most_underrepresented_by_difference"]
+        assert fair_qr.most_underrepresented(target, current) == behind

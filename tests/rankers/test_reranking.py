@@ -88,9 +88,8 @@ DOCUMENTS = tuple(Document(f"d{place}", text) for place, text in enumerate(TEXTS
 
 
 def ranker(parameters: str = "") -> Ranker:
-    made: Ranker = registry.lookup("ranker", "mmr")(
-        RankerOptions(DOCUMENTS, Path("kept"), checkpoint=parameters)
-    )
+    options = RankerOptions(DOCUMENTS, Path("kept"), checkpoint=parameters)
+    made: Ranker = registry.lookup("ranker", "mmr")(options)
     return made
 
 
@@ -262,9 +261,8 @@ def test_draws_without_replacement_are_those_that_enumeration_counts(n: int, pro
 
 
 def fair_star(parameters: str = "") -> Ranker:
-    made: Ranker = registry.lookup("ranker", "fair-star")(
-        RankerOptions((), Path("kept"), GENDER, checkpoint=parameters)
-    )
+    options = RankerOptions((), Path("kept"), GENDER, checkpoint=parameters)
+    made: Ranker = registry.lookup("ranker", "fair-star")(options)
     return made
 
 

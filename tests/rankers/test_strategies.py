@@ -97,14 +97,11 @@ def test_an_unknown_strategy_is_told_with_the_nearest() -> None:
 
 
 def test_windows_by_name_are_the_run_that_they_are_without() -> None:
-    plain, named = (
-        llmfair("listwise", *flags, "--dry-run", "--json").json for flags in ((), ("--strategy", "windows"))
-    )
+    dry = ("listwise", "--dry-run", "--json")
+    plain, named = (llmfair(*dry, *flags).json for flags in ((), ("--strategy", "windows")))
     assert plain == named and "strategy" not in plain
-    folders = {
-        plain["folder"],
-        llmfair("listwise", "--strategy", "toy", "--dry-run", "--json").json["folder"],
-    }
+    toy = llmfair("listwise", "--strategy", "toy", "--dry-run", "--json").json["folder"]
+    folders = {plain["folder"], toy}
     assert len(folders) == 2
 
 
@@ -210,11 +207,9 @@ def test_a_perfect_model_gives_the_perfect_top(spec: str, k: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_that_sees_no_difference_leaves_the_documented_order(name: str) -> None:
     """The order shown, the first label or yes to all: the initial ranking, but that a heap's next is its last item."""
-    ranked, _ = ordered(
-        made(f"{name}:k=4" if name in HEAPS else name),
-        [0] * 10,
-        partial(said, chosen=as_shown, margins=needs_margins(name)),
-    )
+    spec = f"{name}:k=4" if name in HEAPS else name
+    answer = partial(said, chosen=as_shown, margins=needs_margins(name))
+    ranked, _ = ordered(made(spec), [0] * 10, answer)
     if name == "tournament":  # the first of random groups advance: who they are, is in its seed
         again, _ = ordered(made(name), [0] * 10, partial(said, chosen=as_shown))
         assert order_of(ranked) == order_of(again)
@@ -286,9 +281,8 @@ def test_a_partition_has_windows_of_no_other_strategy() -> None:
 @pytest.mark.whole
 def test_evidence_reads_answers_as_the_strategy_does() -> None:
     asked = (*"-m fake:biased,malformed=0.1 -n 5 --conditions neutral --no-repeat --orders 1".split(),)
-    results = llmfair(
-        "listwise", *asked, "--strategy", "setwise", "--max-invalid", "1", "-o", "run", "--json"
-    ).json
+    run = ("--strategy", "setwise", "--max-invalid", "1", "-o", "run", "--json")
+    results = llmfair("listwise", *asked, *run).json
     bad = sum(n for kind, n in results["answers"]["neutral"]["classes"].items() if kind != "ok")
     shown = ran("runs", "show", "run", "--runs-dir", ".", "--invalid", "--json").json
     assert 0 < len(shown["rows"]) == bad
@@ -547,10 +541,9 @@ def test_without_margins_yes_is_one_and_ties_keep_the_initial_ranking() -> None:
 
 
 def test_what_cannot_be_read_comes_last_and_is_compared_with_nothing() -> None:
+    unread = Completion("Perhaps.", Finish.STOP)
     ranked, _ = ordered(
-        POINTWISE,
-        [1, 0, 1],
-        lambda chat: said(chat) if chat.about["doc_ids"] != ["0"] else Completion("Perhaps.", Finish.STOP),
+        POINTWISE, [1, 0, 1], lambda chat: unread if chat.about["doc_ids"] == ["0"] else said(chat)
     )
     assert order_of(ranked) == [2, 1, 0]
     assert ranked.encounters[0].ranked == ("2", "1") and ranked.ranking is not None
@@ -686,12 +679,8 @@ def test_it_stops_at_the_same_window_whatever_happens_and_asks_nothing_twice() -
     assert stopped["decision"] == "below" and stopped["cap"] == 72 and stopped["windows"] < 50
     assert found["findings"]["neutral"]["conclusion"] == "outside"
     assert "sign_flip" not in found["findings"]["neutral"]
-    assert (
-        found["answers"]["neutral"]["windows"]
-        == stopped["windows"]
-        <= kept("manifest", "calm/run")["calls"]
-        < 72
-    )
+    assert found["answers"]["neutral"]["windows"] == stopped["windows"]
+    assert stopped["windows"] <= kept("manifest", "calm/run")["calls"] < 72
     assert f"after {stopped['windows']} windows the odds are below 0.8" in calm.out
     assert "at most 72 calls" in calm.out + calm.err
     ran("runs", "check", "calm/run")

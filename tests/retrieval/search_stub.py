@@ -130,10 +130,8 @@ class Stub:
             self.indexes[name], self.documents[name] = json.loads(body), {}
             return 200, {"acknowledged": True}
         if name not in self.indexes:
-            return 404, {
-                "error": {"type": "index_not_found_exception", "reason": f"no such index [{name}]"},
-                "status": 404,
-            }
+            missing = {"type": "index_not_found_exception", "reason": f"no such index [{name}]"}
+            return 404, {"error": missing, "status": 404}
         index, documents = self.indexes[name], self.documents[name]
         match rest:
             case []:

@@ -307,15 +307,11 @@ def test_the_reference_of_repeats() -> None:
 
 def test_the_reference_of_the_control_variate() -> None:
     case, exposures = golden_repeats()
-    over, under = (
-        np.array(
-            without_favour(
-                list(exposures[f"final_E{side}"].T), list(exposures[f"initial_E{side}"].T - case["mean_v"])
-            )
-        ).T
-        for side in (1, 0)
-    )
-    check_repeats(case["control_variate"], over, under)
+    left = []
+    for side in (1, 0):
+        initial = exposures[f"initial_E{side}"].T - case["mean_v"]
+        left.append(np.array(without_favour(list(exposures[f"final_E{side}"].T), list(initial))).T)
+    check_repeats(case["control_variate"], *left)
 
 
 def test_the_slope_by_hand_over_queries_of_unlike_numbers_of_runs() -> None:

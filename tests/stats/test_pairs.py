@@ -187,15 +187,12 @@ def test_injected_rankers_come_out() -> None:
             share = expected[name]
             assert np.mean(unparseable == number) == pytest.approx(share, abs=4 * np.sqrt(share / 40_000))
         counts = WIN_RATIO.things[*answers].astype(float)
-        pairs = PairContributions(
-            counts[unparseable == 0], np.arange(np.sum(unparseable == 0))[None], "pooled"
-        )
+        kept = counts[unparseable == 0]
+        pairs = PairContributions(kept, np.arange(len(kept))[None], "pooled")
         pp, uu, ff, ss = (expected[f"cond_{cell}"] for cell in ("PP", "UU", "FF", "SS"))
         readable, p = len(pairs.counts), pp + (ff + ss) / 2
-        variances = {
-            WIN_RATIO: 1 / pp + 1 / uu,
-            BALANCED_RATIO: (pp + (ff + ss) / 4 - p**2) / (p * (1 - p)) ** 2,
-        }
+        balanced = (pp + (ff + ss) / 4 - p**2) / (p * (1 - p)) ** 2
+        variances = {WIN_RATIO: 1 / pp + 1 / uu, BALANCED_RATIO: balanced}
         truths = {WIN_RATIO: expected["ratio_consistent"], BALANCED_RATIO: expected["ratio_balanced"]}
         for formula, variance in variances.items():
             found = float(formula(pairs.cells))
@@ -247,10 +244,8 @@ def test_an_interval_whose_limits_are_no_numbers_is_none() -> None:
 def test_swapping_the_sides_keeps_p_and_mirrors_the_interval(rows: list[tuple[int, ...]]) -> None:
     cells, queries, protected, unprotected = np.array(rows).T
     swapped = np.array([UU, PP, FF, SS])[cells]
-    before, after = (
-        counted(cells, queries, protected, unprotected),
-        counted(swapped, queries, unprotected, protected),
-    )
+    before = counted(cells, queries, protected, unprotected)
+    after = counted(swapped, queries, unprotected, protected)
     for formula, sign in ((WIN_RATIO, -1), (BALANCED_RATIO, -1), (ADJUSTED_ODDS, -1), (POSITION_ODDS, 1)):
         one, other = estimate(formula, before), estimate(formula, after)
         if one.low is not None:
@@ -299,11 +294,8 @@ def test_a_pair_asked_again_is_no_further_pair() -> None:
         assert once is not None and again is not None and again.pairs == once.pairs == 20
         assert again.correlation == pytest.approx(once.correlation)
     # draws that differ: X is their mean, here ½ for the first pair of each query
-    cells, queries, items = (
-        [PP, UU, PP, PP, UU, PP, UU, UU],
-        [0, 0, 0, 0, 1, 1, 1, 1],
-        [0, 0, 1, 1, 2, 2, 3, 3],
-    )
+    cells, queries = [PP, UU, PP, PP, UU, PP, UU, UU], [0, 0, 0, 0, 1, 1, 1, 1]
+    items = [0, 0, 1, 1, 2, 2, 3, 3]
     drawn = intraclass(replace(counted(cells, queries, items, items), repeats=2))
     # means ¾ and ¼; MSB = 2·2·(¼)², MSW = 4·(¼)²/2; m = 2
     assert drawn is not None and drawn.correlation == pytest.approx((1 / 4 - 1 / 8) / (1 / 4 + 1 / 8))

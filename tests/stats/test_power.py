@@ -69,10 +69,8 @@ def test_some_ratios_need_more_queries_than_there_are() -> None:
 
 Case = dict[str, Any]
 Kinds = NDArray[np.uint8]
-PROTECTED, RELEVANT = (
-    [True, False, True, False],
-    [True, True, False, False],
-)  # of the kinds of a reference case
+# of the kinds of a reference case
+PROTECTED, RELEVANT = [True, False, True, False], [True, True, False, False]
 
 
 def counts(case: Case) -> list[int]:
@@ -96,11 +94,7 @@ def sides_of(exposures: NDArray[np.float64], case: Case) -> tuple[NDArray[np.flo
 def initial_lists(case: Case, draws: int, rng: np.random.Generator) -> Kinds:
     """The initial orders of a reference case; sides and blocks come first with ties at random."""
     orders = power.random_lists(counts(case), draws, rng=rng)
-    first: dict[str, list[int]] = {
-        "prot_first": [0, 1, 0, 1],
-        "unprot_first": [1, 0, 1, 0],
-        "deltr": [1, 0, 3, 2],
-    }
+    first = {"prot_first": [0, 1, 0, 1], "unprot_first": [1, 0, 1, 0], "deltr": [1, 0, 3, 2]}
     if case["initial_order"] == "random":
         return orders
     places = np.argsort(np.array(first[case["initial_order"]])[orders], axis=1, kind="stable")
@@ -242,9 +236,8 @@ def test_attainable_ratio_of_200(
     window: int, step: int, passes: int, protected: int, low: float, high: float
 ) -> None:
     lists = [(200, protected, 200 - protected)] * 44
-    found = power.attainable_ratio(
-        lists, power.by_windows(windows(window, step), passes), rng=np.random.default_rng(5)
-    )
+    ranked = power.by_windows(windows(window, step), passes)
+    found = power.attainable_ratio(lists, ranked, rng=np.random.default_rng(5))
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
 
 
@@ -260,12 +253,8 @@ def test_attainable_ratio_of_200(
 )
 def test_precision_of_200(window: int, step: int, passes: int, with_25: float, with_100: float) -> None:
     for relevant, expected in ((25, with_25), (100, with_100)):
-        found = power.attainable_precision(
-            [(200, relevant)],
-            power.by_windows(windows(window, step), passes),
-            20,
-            rng=np.random.default_rng(5),
-        )
+        ranked = power.by_windows(windows(window, step), passes)
+        found = power.attainable_precision([(200, relevant)], ranked, 20, rng=np.random.default_rng(5))
         assert found == pytest.approx(expected, abs=0.02)
 
 

@@ -122,11 +122,8 @@ def test_the_size_of_batches_changes_nothing(values: list[float], cuts: list[int
 @settings(deadline=None)
 @given(answers, st.floats(0.5, 0.95), st.floats(1.05, 3), st.sampled_from(Decision))
 def test_swapped_sides_swap_decisions(values: list[float], low: float, high: float, seen: Decision) -> None:
-    mirror = {
-        Decision.ABOVE: Decision.BELOW,
-        Decision.BELOW: Decision.ABOVE,
-        Decision.INSIDE: Decision.INSIDE,
-    }
+    mirror = {Decision.ABOVE: Decision.BELOW, Decision.BELOW: Decision.ABOVE}
+    mirror[Decision.INSIDE] = Decision.INSIDE
     found = EProcess((low, high)).after(values, lambda pairs: seen)
     swapped = EProcess((1 / high, 1 / low)).after(1 - np.array(values), lambda pairs: mirror[seen])
     assert swapped.decision == (mirror[found.decision] if found.decision else None)

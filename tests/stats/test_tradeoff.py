@@ -150,13 +150,10 @@ def test_alphas_are_tested_until_one_is_not_kept() -> None:
 
 
 def test_a_loss_beyond_the_worst_says_nothing() -> None:
-    (loss,) = tradeoff.losses(
-        [np.append(np.zeros(80), -0.3)], tradeoff.Utility(0.05, worst_loss=0.2, best_gain=1.0)
-    )
+    utility = tradeoff.Utility(0.05, worst_loss=0.2, best_gain=1.0)
+    (loss,) = tradeoff.losses([np.append(np.zeros(80), -0.3)], utility)
     assert (loss.conclusion, loss.reason, loss.lower) == (None, "beyond_worst_loss", None)
-    (allowed,) = tradeoff.losses(
-        [np.append(np.zeros(80), -0.2)], tradeoff.Utility(0.05, worst_loss=0.2, best_gain=1.0)
-    )
+    (allowed,) = tradeoff.losses([np.append(np.zeros(80), -0.2)], utility)
     assert allowed.conclusion == "kept" and allowed.losers == 1
 
 

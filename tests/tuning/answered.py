@@ -42,15 +42,8 @@ def shown(document: Document) -> str:
 
 
 def pairs(queries: int = QUERIES) -> list[TrainingPair]:
-    return [
-        *chain(
-            *(
-                stratum_pairs(listed(f"q{number}"), GENDER, stratum, 36, 0, shown)
-                for number in range(queries)
-                for stratum in STRATA
-            )
-        )
-    ]
+    wanted = ((f"q{number}", stratum) for number in range(queries) for stratum in STRATA)
+    return [*chain(*(stratum_pairs(listed(q), GENDER, stratum, 36, 0, shown) for q, stratum in wanted))]
 
 
 def answers(margins: Callable[[TrainingPair], tuple[float, float]], queries: int = QUERIES) -> AnsweredPairs:

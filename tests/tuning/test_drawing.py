@@ -23,9 +23,8 @@ from tests.tuning.answered import GENDER, listed, shown
 
 
 def drawn(lists: Sequence[Candidates], **settings: Any) -> drawing.PairDraw:
-    return drawing.draw(
-        lists, GENDER, drawing.split_queries(lists, GENDER, 0.8, 0), FinetuneSettings(**settings), shown
-    )
+    parts = drawing.split_queries(lists, GENDER, 0.8, 0)
+    return drawing.draw(lists, GENDER, parts, FinetuneSettings(**settings), shown)
 
 
 @pytest.mark.parametrize("queries", [10, 11, 20, 57])
@@ -314,9 +313,8 @@ def test_what_intervals_of_few_queries_do() -> None:
     values = rng.normal(0, sd, (40_000, 20))
     half = 2.093024 * values.std(axis=1, ddof=1) / sqrt(20)
     inside = np.abs(values.mean(axis=1)) + half < 0.2231436
-    assert drawing.chance_within(20, [drawing.Precision(1.0, sd)], BAND, 0.95) == pytest.approx(
-        inside.mean(), abs=0.006
-    )
+    chance = drawing.chance_within(20, [drawing.Precision(1.0, sd)], BAND, 0.95)
+    assert chance == pytest.approx(inside.mean(), abs=0.006)
 
 
 @settings(max_examples=8)

@@ -52,9 +52,8 @@ def told(
         for kind, ends in of.items()
     }
     gate = Safeguard(0.4, 0.45, not lost)
-    training = replace(
-        made.training, rejected=rejected, why="no checkpoint kept the gates." if rejected else None
-    )
+    why = "no checkpoint kept the gates." if rejected else None
+    training = replace(made.training, rejected=rejected, why=why)
     changed: dict[str, Any] = {
         "verdict": None, "rows": rows, "findings": {**made.findings, ADAPTER: findings},
         "gates_on_test": {"consistency": gate}, "training": training,

@@ -302,9 +302,8 @@ def test_absent_strata_and_weightless_pairs_pull_nowhere(folder: Path) -> None:
     (group,) = tiny.examples(tiny.loaded(folder), 1)
     logits = torch.randn(2 * len(group), 2, generator=torch.Generator().manual_seed(0)).requires_grad_()
     none = tuple(replace(one, weight=0.0, stratum="relevant") for one in group)
-    parts = loss_parts(
-        logits, (0, 1), head.Collator("padded")((none,)), replace(FULL, group_weight=0, slot_weight=0)
-    )
+    weightless = replace(FULL, group_weight=0, slot_weight=0)
+    parts = loss_parts(logits, (0, 1), head.Collator("padded")((none,)), weightless)
     assert float(parts["loss"].detach()) == 0
     parts["loss"].backward()
     assert not logits.grad.any()
@@ -325,10 +324,8 @@ def test_the_loss_is_the_one_that_is_written_down(folder: Path) -> None:
 
     each, g, s = w / 2 * (bce(z1, t) + bce(z2, 1 - t)), (z1 - z2) / 2, (z1 + z2) / 2
     mixed = strata == "mixed"
-    level = sum(
-        np.tanh(g[strata == stratum] / FULL.group_temperature).mean() ** 2
-        for stratum in ("relevant", "irrelevant")
-    )
+    of_strata = [g[strata == stratum] for stratum in ("relevant", "irrelevant")]
+    level = sum(np.tanh(of / FULL.group_temperature).mean() ** 2 for of in of_strata)
     expected = each[~mixed].mean() + 0.5 * each[mixed].mean() + 0.5 * level + 0.3 * (s**2).mean()
     found = loss_parts(logits, (0, 1), head.Collator("padded")((group,)), FULL)["loss"]
     assert float(found) == pytest.approx(expected, rel=1e-6)

@@ -247,11 +247,8 @@ def test_a_bfloat16_base_has_a_float32_adapter_and_learns(tmp_path: Path) -> Non
     base = tiny.saved(tmp_path / "base", dtype="bfloat16")
     recipe = replace(RECIPE, max_prompts=48 * 4, prompts_per_step=48, eval_every=0, group_weight=0.0)
     model, ended = trained(base, tmp_path / "out", recipe, dtype="bfloat16")
-    losses = [
-        line["pairs"]
-        for line in lora.TrainingLog(tmp_path / "out" / "training.jsonl").lines()
-        if "loss" in line
-    ]
+    lines = lora.TrainingLog(tmp_path / "out" / "training.jsonl").lines()
+    losses = [line["pairs"] for line in lines if "loss" in line]
     assert losses[-1] < losses[0] - 0.02 and ended.layout == "shared"
     assert {str(values.dtype) for values in tiny.weights(tmp_path / "out").values()} == {"torch.float32"}
     groups = tiny.examples(model, 2)
@@ -264,9 +261,8 @@ def test_a_plan_counts_whole_steps_and_whole_groups(folder: Path) -> None:
     asked: dict[str, Any] = {"base_model": str(folder), "prompts_per_step": 96, "group_size": 32}
 
     def planned(most: int) -> float:
-        needs = estimate(
-            find_checkpoint(str(folder)), FinetuneSettings.make(**asked, max_prompts=most), 150.0, 50.0
-        )
+        settings = FinetuneSettings.make(**asked, max_prompts=most)
+        needs = estimate(find_checkpoint(str(folder)), settings, 150.0, 50.0)
         assert needs is not None
         return needs.petaflop
 

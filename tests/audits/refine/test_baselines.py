@@ -174,10 +174,8 @@ def test_without_the_extra_what_needs_it_is_left_out_by_name(monkeypatch: pytest
 def test_the_groups_name_alone_is_what_a_model_would_make_that_says_it() -> None:
     ran("--baseline", "fake:name", "-o", "beside")
     ran("-m", "fake:name", "-o", "model")
-    pages = [
-        [line.split()[:4] for line in Path(name).read_text().splitlines()]
-        for name in ("beside/rankings/name.run", "model/rankings/fair-qr.run")
-    ]
+    paths = ("beside/rankings/name.run", "model/rankings/fair-qr.run")
+    pages = [[line.split()[:4] for line in Path(name).read_text().splitlines()] for name in paths]
     assert pages[0] == pages[1]
     assert results("beside")["calls_made"] == 27
     checked = command("runs", "check", "beside", "--runs-dir", ".")

@@ -58,10 +58,8 @@ def test_a_change_has_its_interval_its_test_and_the_topics_that_differ() -> None
         ({"bm25": each(-0.2, 0.05, 0.01)}, "nearer"),  # a folder without controls
         ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(-0.1, 0.02, 0)}, "nearer"),
         ({"bm25": each(-0.2, 0.05, -0.03), "greedy": each(-0.1, 0.02, 0)}, "nearer at a loss"),
-        (
-            {"bm25": each(-0.2, 0.05, 0), "greedy": each(-0.1, 0.02, 0)},
-            "nearer at open cost",
-        ),  # nothing judged
+        # nothing judged
+        ({"bm25": each(-0.2, 0.05, 0), "greedy": each(-0.1, 0.02, 0)}, "nearer at open cost"),
         ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(0.1, 0.02, 0)}, "no nearer than without a model"),
         ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(-0.1, 0, 0)}, "nearer"),
         ({"bm25": each(-0.2, 0.05, 0.01), "greedy": each(-0.1, -0.02, 0)}, "no nearer than without a model"),
@@ -139,9 +137,8 @@ def test_the_best_of_every_column_stand_out() -> None:
         "product": dict[str, tuple[float, str]](),
     }
     table = paper_table(means, "Table 1")
-    assert table.header == ("method", "nDCG@20", "AWRF@20") and [row[0] for row in table.rows] == [
-        *means["nDCG@20"]
-    ]
+    assert table.header == ("method", "nDCG@20", "AWRF@20")
+    assert [row[0] for row in table.rows] == [*means["nDCG@20"]]
     assert table.rows[2] == ("fair-qr", "0.3000*", "0.8000‡") and table.rows[1][2] == ""
     assert table.strong == {(1, 1), (0, 2), (2, 2)}
     assert "better than * bm25, ‡ mmr" in table.notes[1]

@@ -75,10 +75,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_file_is_there_and_refined_queries_begin_with_the_original(done: Path) -> None:
     assert all((done / name).is_file() for name in (*FILES, *RANKINGS))
-    original, refined = (
-        dict(line.split("\t") for line in (done / f"queries/{name}.tsv").read_text("utf-8").splitlines())
-        for name in ("original", "refined")
-    )
+    texts = ((done / f"queries/{name}.tsv").read_text("utf-8") for name in ("original", "refined"))
+    original, refined = (dict(line.split("\t") for line in text.splitlines()) for text in texts)
     assert len(original) == 12 and original.keys() == refined.keys()
     assert all(refined[query].startswith(text) for query, text in original.items())
     kept = {line["query_id"]: line["query"] for line in trail(done) if line["accepted"]}
@@ -167,10 +165,8 @@ def test_combinations_of_two_attributes_can_be_aimed_at() -> None:
 @pytest.mark.whole
 def test_another_ranker_orders_the_last_page() -> None:
     ran("--rerank", "bm25-okapi", "-n", "3", "-o", "run")
-    refined, final = (
-        sorted(line.split()[2] for line in Path(f"run/rankings/{name}.run").read_text().splitlines())
-        for name in ("refined", "fair-qr")
-    )
+    ranked = (Path(f"run/rankings/{name}.run").read_text() for name in ("refined", "fair-qr"))
+    refined, final = (sorted(line.split()[2] for line in text.splitlines()) for text in ranked)
     assert refined == final
     assert "bm25-okapi k1=1.5" in json.loads(Path("run/manifest.json").read_text())["settings"]["reranker"]
     refuses("--rerank bm52: no ranker 'bm52'", *QUICK, "--rerank", "bm52")
@@ -193,9 +189,8 @@ def test_whatever_a_model_says_is_counted_shown_and_searched_as_words_alone() ->
     result = llmfair.audit_refine(model=Varied(), output="run", max_invalid=1)
     lines = trail("run")
     classes = Counter(reply["reply_class"] for line in lines for reply in line["replies"])
-    assert (
-        dict(sorted(classes.items())) == result.results["answers"]["fair-qr"]["classes"] and len(classes) > 3
-    )
+    assert dict(sorted(classes.items())) == result.results["answers"]["fair-qr"]["classes"]
+    assert len(classes) > 3
     for line in lines:
         assert line["query"] == " ".join([line["original"], *line["added"]])
         assert all(set(word) <= WORD or word.isalnum() for word in line["added"])
