@@ -373,8 +373,8 @@ def test_an_adapter_moves_margins_and_without_it_it_is_the_base(mistral: Path, t
     asked = [request(number, margins=True) for number in range(6)]
     base, adapted = answers(mistral, asked), answers(mistral, asked, options)
     assert all(one.logprobs != other.logprobs for one, other in zip(base, adapted, strict=True))
-    plain = hf(str(mistral), BackendOptions()).identity
-    assert hf(str(mistral), options).identity.startswith(f"{plain} adapter=")
+    bare = hf(str(mistral), BackendOptions()).identity
+    assert hf(str(mistral), options).identity.startswith(f"{bare} adapter=")
 
     place = Place("cpu", "float32", "")
     prompts, labels = [[5, 6, 7], [8, 9]], [{"A": 34, "B": 35}] * 2
