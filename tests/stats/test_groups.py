@@ -49,9 +49,9 @@ def comparisons(
             of_one, of_other = (int(numbers[place]) % count for place in (one, other))
             grade = numbers[one] // count % 3 == 0
             if of_one != of_other and grade == (numbers[other] // count % 3 == 0):
-                ahead = float(taste[one] > taste[other])
+                won = float(taste[one] > taste[other])
                 rows.append(
-                    (number, grade, numbers[one], numbers[other], ahead, z[one], z[other], of_one, of_other)
+                    (number, grade, numbers[one], numbers[other], won, z[one], z[other], of_one, of_other)
                 )
                 shown[number, Stratum.RELEVANT if grade else Stratum.IRRELEVANT] += 1
     columns = [np.array(column) for column in zip(*rows, strict=True)]
