@@ -363,7 +363,7 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
     return _preference(compared, level) if compared else None
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=32)
 def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Preference:
     """Of these very comparisons, which tables, conclusions and contrasts all ask for."""
     outcomes = _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))

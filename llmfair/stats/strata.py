@@ -589,13 +589,15 @@ def _without(own: Compared) -> Figure | None:
     """What stands for the odds of these outcomes where there are too few, or all go one way."""
     count, queries = own.size, len(np.unique(own.query))
     if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
-        return Figure(
-            count, queries, "too_few_comparisons" if count < FEWEST_COMPARISONS else "too_few_queries"
-        )
+        return Figure(count, queries, _few(count))
     if own.ahead.min() == own.ahead.max() in (0, 1):
         fewest = min(len(set(way)) for way in (own.query, own.first, own.second))
         return Figure(count, queries, "always_one_way", always_ahead=bool(own.ahead[0]), independent=fewest)
     return None
+
+
+def _few(comparisons: int) -> str:
+    return "too_few_comparisons" if comparisons < FEWEST_COMPARISONS else "too_few_queries"
 
 
 def _recurring(own: Compared) -> int:
@@ -610,13 +612,12 @@ def _recurring(own: Compared) -> int:
 
 def _of_pair(outcomes: Compared, stratum: Stratum | None, contrast: Contrast, pair: Compared) -> Figure:
     own = pair if stratum is None else pair.some(pair.of(stratum))
-    without, fit = _without(own), group_fit(outcomes, stratum)
-    linked = fit is not None and fit.component[contrast[0]] == fit.component[contrast[1]]
-    if without is not None and not (linked and without.always_ahead is not None):
+    without, count, queries = _without(own), own.size, len(np.unique(own.query))
+    if without is not None and without.always_ahead is None:
         return without
-    count, queries = own.size, len(np.unique(own.query))
-    if fit is None or not linked:
-        return Figure(count, queries, "separated")
+    fit = group_fit(outcomes, stratum)
+    if fit is None or fit.component[contrast[0]] != fit.component[contrast[1]]:
+        return without or Figure(count, queries, "separated")
     return replace(fit.figure(fit.contrast(*contrast), count, queries, contrast), recurring=_recurring(own))
 
 
@@ -630,12 +631,14 @@ def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Fig
     query, pairs, ahead = own.duels(None, 0)
     count_of = own.count if isinstance(own, PairCounts) else np.ones(len(query))
     component = np.arange(int(pairs.max(initial=-1)) + 1) if fit is None else fit.component
-    among = np.flatnonzero(component == np.bincount(component).argmax()).tolist()
+    among = np.flatnonzero(component == np.bincount(component, minlength=1).argmax()).tolist()
     for group in np.unique(pairs).tolist():
         rows = (pairs == group).any(axis=1)
         won = np.where(pairs[rows, 0] == group, ahead[rows], 1 - ahead[rows])
         count, queries = int(count_of[rows].sum()), len(np.unique(query[rows]))
-        if fit is not None and group in among and len(among) > 1:
+        if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
+            figures[group] = Figure(count, queries, _few(count))
+        elif fit is not None and group in among and len(among) > 1:
             mean = np.mean([fit.contrast(group, other) for other in among], axis=0)
             figures[group] = fit.figure(mean, count, queries, (group,))
         elif won.min() == won.max() in (0, 1):
@@ -659,7 +662,7 @@ class GroupFit:
 
     @cached_property
     def moved(self) -> _Moved:
-        return _moved(self.fit.rows())
+        return _moved(self.fit.rows)
 
     def contrast(self, first: int, second: int) -> Floats:
         """What times coefficients is the log odds of the first group against the second, shape (k,)."""
@@ -937,44 +940,48 @@ class _Moved(NamedTuple):
         return float(squares.sum() ** 2 / (squares**2).sum())
 
 
-def _moved(parts: Iterable[Rows]) -> _Moved:
+def _moved(parts: Callable[[], Iterable[Rows]]) -> _Moved:
     """Of queries and of items, on whichever side of a comparison they stand: V_q + V_items − V_both, where V_items is
     Σ (an item's sum)² − Σ (that of two items)² of dyads, and so is V_both of those of a query.
     """
-    by_query = within = dyads = np.zeros((1, 1))
-    queries, seen = 0, list[Integers]()
+    queries, seen, owned = 0, list[Integers](), list[Integers]()
+    for rows in parts():
+        query, *items = rows.ways
+        both = np.concatenate(items) * (several := int(query.max()) + 1) + np.tile(query, len(items))
+        seen.append(np.unique(both) // several)
+        owned.append(np.unique(both[np.tile(rows.own, len(items))]) // several)
+        queries += _count(query[rows.own])
+    lists = np.bincount(np.concatenate(seen))
+    own_lists = np.bincount(np.concatenate(owned), minlength=len(lists))
+    if not (own_lists > 1).any():
+        return _Moved(np.zeros((1, 1)), np.zeros((1, 1)), False, np.zeros(0), np.zeros(0, np.intp))
     of_items, of_dyads = list[tuple[Integers, Floats]](), list[tuple[Integers, Floats]]()
-    information, groups = list[tuple[Integers, Floats]](), dict[int, int]()
-    for rows in parts:
+    information, group = np.zeros(len(lists)), np.zeros(len(lists), np.intp)
+    by_query = dyads = others = np.zeros((1, 1))
+    for rows in parts():
         assert rows.groups is not None
         query, *items = rows.ways
         several, item = int(query.max()) + 1, np.concatenate(items)
         moves = rows.scores.reshape(len(query), -1)
         scores, own = (np.concatenate([each] * len(items)) for each in (moves, rows.own))
         by_query = by_query + _squares(_sums(query, moves))
-        both = item * several + np.tile(query, len(items))
-        within = within + _squares(_sums(both, scores))
+        others = others - _squares(_sums(item * several + np.tile(query, len(items)), scores))
         of_items.append(_by_cluster(item, scores))
         if len(items) > 1:
-            dyad = np.minimum(*items) << 31 | np.maximum(*items)
-            dyad, place = np.unique(dyad, return_inverse=True)
-            within = within - _squares(_sums(place * several + query, moves))
-            of_dyads.append((dyad, _sums(place, moves)))
-        queries += _count(query[rows.own])
-        seen.append(np.unique(both[own]) // several)
-        informed = np.where(rows.own, rows.information, 0.0)
-        information.append(_by_cluster(item, np.concatenate([informed] * len(items))))
-        groups |= dict(zip(item[own].tolist(), rows.groups.T.reshape(-1)[own].tolist(), strict=True))
+            dyad, place = np.unique(np.minimum(*items) << 31 | np.maximum(*items), return_inverse=True)
+            others = others + _squares(_sums(place * several + query, moves))
+            again, sums = (lists[dyad >> 31] > 1) & (lists[dyad & 2**31 - 1] > 1), _sums(place, moves)
+            dyads = dyads - _squares(sums[~again])
+            of_dyads.append((dyad[again], sums[again]))
+        informed = np.concatenate([rows.information] * len(items))
+        information += np.bincount(item[own], informed[own], len(lists))
+        group[item[own]] = rows.groups.T.reshape(-1)[own]
     for of_parts, sign in ((of_items, 1), (of_dyads, -1)):
         if of_parts:
             dyads = dyads + sign * _squares(_by_cluster(*map(np.concatenate, zip(*of_parts, strict=True)))[1])
-    number = np.concatenate(seen)
-    item, of_item = _by_cluster(*map(np.concatenate, zip(*information, strict=True)))
-    mine = np.isin(item, number)
-    by_query = by_query * queries / (queries - 1)
-    every = by_query + dyads * len(groups) / (len(groups) - 1) - within
-    group = np.array([groups[each] for each in item[mine].tolist()])
-    return _Moved(by_query, every, len(groups) < len(number), of_item[mine], group)
+    by_query, count = by_query * queries / (queries - 1), np.count_nonzero(own_lists)
+    every = by_query + dyads * count / (count - 1) + others
+    return _Moved(by_query, every, True, information[own_lists > 0], group[own_lists > 0])
 
 
 def _squares(sums: Floats) -> Floats:
@@ -991,7 +998,7 @@ def spread(changes: Floats, parts: Callable[[], Iterable[Rows]], clusters_of_pai
     """
     jackknife = _jackknife_variance(changes)
     if clusters_of_pair:
-        moved = _moved(parts())
+        moved = _moved(parts)
         return Spread(moved.error(np.ones(1), jackknife), clusters_of_pair, moved.recurs)
     queries, total, recurs = 0, 0.0, False
     clusters: list[list[_Clusters]] = []
