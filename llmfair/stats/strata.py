@@ -115,8 +115,32 @@ class Outcomes:
     def nodes(self, stratum: Stratum | None, groups: int) -> Integers:
         """The groups' numbers, those of the other stratum from so many `groups` on."""
         assert self.groups is not None
+        if stratum is None:
+            return self.groups
         other = self.of_rows(~self.of(stratum)).reshape(-1, *[1] * (self.groups.ndim - 1))
         return self.groups + groups * other
+
+    @cached_property
+    def several(self) -> bool:
+        """Whether there are more groups than two."""
+        return self.groups is not None and bool(np.count_nonzero(np.bincount(self.groups.reshape(-1))) > 2)
+
+    @cached_property
+    def rows_of_pairs(self) -> Mapping[Contrast, Integers]:
+        """The rows of every two groups, the lower number first."""
+        assert self.groups is not None
+        low, high = self.groups.min(axis=1), self.groups.max(axis=1)
+        several = int(self.groups.max(initial=0)) + 1
+        key = low * several + high
+        order = np.argsort(key, kind="stable")
+        pairs, starts = np.unique(key[order], return_index=True)
+        rows = np.split(order, starts[1:])
+        return {divmod(int(pair), several): each for pair, each in zip(pairs, rows, strict=True)}
+
+    def _of_two(self, contrast: Contrast) -> Self:
+        first, second = contrast
+        none = np.zeros(0, np.intp)
+        return self.some(self.rows_of_pairs.get((min(first, second), max(first, second)), none))
 
     def among(self, component: Integers, stratum: Stratum | None = None) -> Self:
         """The outcomes within components, one of which each node has: groups, of two strata where one is given."""
@@ -169,8 +193,7 @@ class Comparisons(Outcomes):
 
     def pair(self, contrast: Contrast) -> Comparisons:
         """Those of two groups alone, as where there are no others."""
-        assert self.groups is not None
-        rows = self.among(_only(contrast, self.groups))
+        rows = self._of_two(contrast)
         assert rows.groups is not None
         back = rows.groups[:, 0] != contrast[0]
         return replace(
@@ -242,8 +265,7 @@ class PairCounts(Outcomes):
         return self.query, self.nodes(stratum, groups), self.ahead
 
     def pair(self, contrast: Contrast) -> PairCounts:
-        assert self.groups is not None
-        rows = super().among(_only(contrast, self.groups))
+        rows = self._of_two(contrast)
         assert rows.groups is not None
         ahead = np.where(rows.groups[:, 0] != contrast[0], 1 - rows.ahead, rows.ahead)
         return replace(rows, ahead=ahead, groups=None)._made(lambda part: part.pair(contrast))
@@ -365,20 +387,15 @@ class Choices(Outcomes):
 
     def pair(self, contrast: Contrast) -> Choices:
         assert self.groups is not None
-        rows = self.among(_only(contrast, self.groups))
+        alone = np.arange(max(int(self.groups.max(initial=0)), *contrast) + 1)
+        alone[max(contrast)] = min(contrast)
+        rows = self.among(alone)
         assert rows.groups is not None
         of_first: Flags = rows.groups == contrast[0]
         return replace(rows, of_first=of_first, groups=None)
 
 
 Compared = Comparisons | Choices | PairCounts
-
-
-def _only(contrast: Contrast, groups: Integers) -> Integers:
-    """The component of each of these groups where the two alone share one."""
-    component = np.arange(max(int(groups.max(initial=0)), *contrast) + 1)
-    component[max(contrast)] = min(contrast)
-    return component
 
 
 def _linked(outcomes: Compared, stratum: Stratum | None, groups: int) -> Integers:
@@ -560,7 +577,7 @@ def figure(outcomes: Compared, stratum: Stratum | None = None, contrast: Contras
     """
     if contrast is not None and outcomes.groups is not None:
         pair = outcomes.pair(contrast)
-        if np.count_nonzero(np.bincount(outcomes.groups.reshape(-1))) > 2:
+        if outcomes.several:
             return _of_pair(outcomes, stratum, contrast, pair)
         outcomes = pair
     own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
@@ -577,7 +594,14 @@ def figure(outcomes: Compared, stratum: Stratum | None = None, contrast: Contras
     if fit is None:
         return Figure(count, queries, "separated")
     spread = fit.spread(fit.beta_alone)
-    recurring = _recurring(own) if spread.recurs else 0
+    recurring = 0
+    if spread.recurs:
+        numbers = []
+        for part in own.parts():
+            query, *items = part.ways
+            several = int(query.max()) + 1
+            numbers += [np.unique(way * several + query) // several for way in items]
+        recurring = int((np.bincount(np.concatenate(numbers)) > 1).sum())
     freedom = max(1.0, spread.clusters - 1) if spread.recurs else queries - 1.0
     return Figure(
         count, queries, None, fit.log_odds, round(spread.error, DECIMALS), freedom, recurs=spread.recurs,
@@ -600,16 +624,6 @@ def _few(comparisons: int) -> str:
     return "too_few_comparisons" if comparisons < FEWEST_COMPARISONS else "too_few_queries"
 
 
-def _recurring(own: Compared) -> int:
-    """How many items are in several queries."""
-    numbers = []
-    for part in own.parts():
-        query, *items = part.ways
-        several = int(query.max()) + 1
-        numbers += [np.unique(way * several + query) // several for way in items]
-    return int((np.bincount(np.concatenate(numbers)) > 1).sum())
-
-
 def _of_pair(outcomes: Compared, stratum: Stratum | None, contrast: Contrast, pair: Compared) -> Figure:
     own = pair if stratum is None else pair.some(pair.of(stratum))
     without, count, queries = _without(own), own.size, len(np.unique(own.query))
@@ -618,7 +632,7 @@ def _of_pair(outcomes: Compared, stratum: Stratum | None, contrast: Contrast, pa
     fit = group_fit(outcomes, stratum)
     if fit is None or fit.component[contrast[0]] != fit.component[contrast[1]]:
         return without or Figure(count, queries, "separated")
-    return replace(fit.figure(fit.contrast(*contrast), count, queries, contrast), recurring=_recurring(own))
+    return fit.figure(fit.contrast(*contrast), count, queries, contrast)
 
 
 def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Figure]:
@@ -672,7 +686,7 @@ class GroupFit:
                 contrast[self.effects.index(group)] += sign
         return contrast
 
-    def figure(self, contrast: Floats, comparisons: int, queries: int, groups: Iterable[int]) -> Figure:
+    def figure(self, contrast: Floats, comparisons: int, queries: int, groups: Sequence[int]) -> Figure:
         """Of coefficients times a contrast of these groups, by t of the fewest of queries and effective items."""
         moved, clusters = self.moved, float(queries)
         if moved.recurs:
@@ -683,6 +697,7 @@ class GroupFit:
         return Figure(
             comparisons, queries, None, fit.log_odds, round(error, DECIMALS), max(1.0, clusters - 1),
             recurs=moved.recurs, clusters=clusters, shared=self.shared, fit=fit,
+            recurring=int(np.isin(moved.group[moved.lists > 1], [*groups]).sum()),
         )  # fmt: skip
 
 
@@ -918,7 +933,7 @@ def _jackknife_variance(changes: Floats) -> float:
 
 class _Moved(NamedTuple):
     """What clusters move coefficients by: their squares, of the queries and of all ways, shape (k, k), or of one
-    estimate; whether items recur; and the information of each item, with its group.
+    estimate; whether items recur; and of each item its information, its group and in how many queries it is.
     """
 
     by_query: Floats
@@ -926,6 +941,7 @@ class _Moved(NamedTuple):
     recurs: bool
     information: Floats
     group: Integers
+    lists: Integers
 
     def error(self, direction: Floats, jackknife: float) -> float:
         """Of coefficients times a contrast, by the direction that it has in their scores."""
@@ -954,7 +970,7 @@ def _moved(parts: Callable[[], Iterable[Rows]]) -> _Moved:
     lists = np.bincount(np.concatenate(seen))
     own_lists = np.bincount(np.concatenate(owned), minlength=len(lists))
     if not (own_lists > 1).any():
-        return _Moved(np.zeros((1, 1)), np.zeros((1, 1)), False, np.zeros(0), np.zeros(0, np.intp))
+        return _Moved(np.zeros((1, 1)), np.zeros((1, 1)), False, np.zeros(0), *[np.zeros(0, np.intp)] * 2)
     of_items, of_dyads = list[tuple[Integers, Floats]](), list[tuple[Integers, Floats]]()
     information, group = np.zeros(len(lists)), np.zeros(len(lists), np.intp)
     by_query = dyads = others = np.zeros((1, 1))
@@ -981,7 +997,7 @@ def _moved(parts: Callable[[], Iterable[Rows]]) -> _Moved:
             dyads = dyads + sign * _squares(_by_cluster(*map(np.concatenate, zip(*of_parts, strict=True)))[1])
     by_query, count = by_query * queries / (queries - 1), np.count_nonzero(own_lists)
     every = by_query + dyads * count / (count - 1) + others
-    return _Moved(by_query, every, True, information[own_lists > 0], group[own_lists > 0])
+    return _Moved(by_query, every, True, *(each[own_lists > 0] for each in (information, group, own_lists)))
 
 
 def _squares(sums: Floats) -> Floats:
