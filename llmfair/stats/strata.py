@@ -997,7 +997,8 @@ def _moved(parts: Callable[[], Iterable[Rows]]) -> _Moved:
             dyads = dyads + sign * _squares(_by_cluster(*map(np.concatenate, zip(*of_parts, strict=True)))[1])
     by_query, count = by_query * queries / (queries - 1), np.count_nonzero(own_lists)
     every = by_query + dyads * count / (count - 1) + others
-    return _Moved(by_query, every, True, *(each[own_lists > 0] for each in (information, group, own_lists)))
+    mine = own_lists > 0
+    return _Moved(by_query, every, True, information[mine], group[mine], own_lists[mine])
 
 
 def _squares(sums: Floats) -> Floats:
