@@ -227,7 +227,8 @@ def groups_of(dataset: Dataset, attribute: Attribute) -> Groups:
     if attribute.compared != "binary":
         attributes[attribute.name] = attribute
     documents = {**dataset.documents, **dataset.stand_ins} if dataset.stand_ins else dataset.documents
-    return Groups(attribute.name, attributes, documents, dataset.relevant_counts)
+    name = CROSSED.join(attribute.crossed) or attribute.name  # targets are spread over all parts
+    return Groups(name, attributes, documents, dataset.relevant_counts)
 
 
 def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def of_files(
     by_doc, used = groups_of(groups, None if undeclared else declared, "a file for --attributes")
     doc_ids = dict.fromkeys([*by_doc, *(doc_id for rows in judged.values() for doc_id in rows)])
     documents = {doc_id: Document(doc_id, "", groups=by_doc.get(doc_id, NO_GROUPS)) for doc_id in doc_ids}
-    attributes = [attribute for attribute in attributes_of(declared, used) if attribute.name in declared]
+    attributes = [of for of in attributes_of(declared, used) if of.name in declared or not undeclared]
     return Judgements(str(qrels or groups), judged, documents, attributes)
 
 

@@ -254,10 +254,10 @@ class ListSettings(CommandSettings):
     run: str | None = LISTS(
         None, "Of irds:NAME, a run whose rankings are the lists (default: the first 100 that BM25 finds)."
     )
-    contrast: str | None = DATA(
+    contrast: str | None = LISTS(
         None,
         "Which groups are compared: binary (protected with unprotected), pairs, reference:GROUP or rest (each with all "
-        "others) (default: binary where both sides are declared, else pairs).", result=False, form=CONTRAST,
+        "others) (default: binary where both groups are declared, else pairs).", form=CONTRAST,
     )  # fmt: skip
     min_group: int = LISTS(
         10, "Compare only groups of so many items in all lists, where contrasts are of several groups.", least=1,
