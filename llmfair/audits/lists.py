@@ -75,7 +75,7 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     Of an attribute that is not compared in binary `groups` are those that the queries asked for have items enough of.
     """
     source = load_dataset(settings.dataset, given_of(settings))
-    attribute = named_attribute(source, settings.attribute, settings.mixed)
+    attribute = named_attribute(source, attribute_asked(settings), settings.mixed)
     asked = (settings.candidates, settings.buckets, settings.relevant, settings.min_relevant)
     own = source.has_lists and asked == (None, None, None, None)
     if (settings.contrast or attribute.compared) != "binary":
@@ -144,10 +144,20 @@ def check_two_groups(attribute: Attribute, what: str) -> None:
         )
 
 
+def attribute_asked(settings: ListSettings) -> str | None:
+    """The attribute that is named; None: the first. Raises UsageError for several, where there is one run."""
+    if len(settings.attribute) > 1:
+        raise UsageError(
+            f"one run is of one attribute, and {' and '.join(settings.attribute)} are named.",
+            f"one after the other, or -a '{CROSSED.join(settings.attribute)}' for their combinations",
+        )
+    return next(iter(settings.attribute), None)
+
+
 def given_of(settings: ListSettings) -> DataOptions:
     """What settings say of the data beside their name."""
     names = ("allow_missing", "columns", "attributes", "groups", "run")
-    wanted = tuple(settings.attribute.split(CROSSED)) if settings.attribute else ()
+    wanted = tuple(filter(None, (attribute_asked(settings) or "").split(CROSSED)))
     return DataOptions(wanted=wanted, **{name: getattr(settings, name) for name in names})
 
 

@@ -40,6 +40,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     from llmfair.audits.runs.run import Spending
     from llmfair.audits.subject import subjects
     from llmfair.report.compare import compare_table
+    from llmfair.report.table import Table
 
     runs = [(single, subject) for single in settings.each() for subject in subjects(single)]
     several = len(runs) > 1
@@ -54,7 +55,8 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
             subject.backend(single)
     documents: list[dict[str, Any]] = []
     errors: list[LlmfairError] = []
-    complete: list[RunDir] = []
+    complete: dict[str, list[RunDir]] = {}
+    verdicts: list[tuple[str, ...]] = []
     suites: list[Suite] = []
     spending = Spending()
     try:
@@ -64,7 +66,9 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
                 written = _audit(kind, single, subject, style, spending, suites, name)
                 document, error = plain(written.results), written.error
                 if error is None or isinstance(error, RequirementFailed):
-                    complete.append(written.folder)
+                    complete.setdefault(written.results.attribute, []).append(written.folder)
+                if written.results.verdict is not None:
+                    verdicts.append((name, written.results.verdict.status, written.results.verdict.sentence))
             except LlmfairError as failure:
                 if not several:
                     raise
@@ -77,12 +81,18 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     finally:
         if settings.junit is not None and suites:
             write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
-    compared = compare(complete) if len(complete) > 1 else None
-    if compared is not None and style == "table":
-        print()
-        terminal.print_table(compare_table(compared))
+    compared = [compare(alike) for alike in complete.values() if len(alike) > 1]
+    if style == "table":
+        tables = [compare_table(of) for of in compared]
+        if len(settings.attribute) > 1:
+            tables.append(Table("All attributes", ("run", "status", "verdict"), tuple(verdicts)))
+        for table in tables:
+            print()
+            terminal.print_table(table)
     if style == "json":
-        together = {"schema": SCHEMA, "runs": documents, "comparison": compared}
+        together = {"schema": SCHEMA, "runs": documents, "comparison": compared[0] if compared else None}
+        if len(settings.attribute) > 1:
+            together["comparisons"] = compared
         terminal.print_json(together if several else documents[0])
     _end_with(max(errors, key=lambda error: error.exit_code, default=None), errors)
     if style != "json" and all(model.startswith("fake:") for model in settings.model):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -38,6 +38,7 @@ from llmfair.settings.declaration import (
 )  # fmt: skip
 
 MOST_REPEATS = 49  # all asked a second time, draws 0 to 97; from 100 on bad answers are asked again
+ATTRIBUTE = "Sensitive attribute, such as gender (default: the dataset's first)."
 EVIDENCE = 20
 """Answers that a report shows."""
 ABOUT_AUDITS: Mapping[str, str] = {
@@ -241,6 +242,11 @@ class ListSettings(CommandSettings):
         "sample", "Dataset id, or your own folder or table (.csv, .tsv, .jsonl, .parquet), hf:ORG/NAME, irds:NAME.",
         "-d", result=False,
     )  # fmt: skip
+    attribute: tuple[str, ...] = DATA(
+        (),
+        "Sensitive attribute, such as gender (default: the dataset's first), any column of a table, or 'gender*race' "
+        "for all combinations; repeatable, one run each.", "-a",
+    )  # fmt: skip
     columns: str | None = LISTS(None, "Of a table, what its columns are called: doc_id=id,gender=sex.")
     attributes: str | None = LISTS(
         None,
@@ -326,11 +332,11 @@ class AuditSettings(Asking, ListSettings, MeasureSettings):
 
     def each(self) -> list[Self]:
         """The settings of single runs, where a setting names several."""
-        return [self]
+        return [replace(self, attribute=(name,)) for name in self.attribute] or [self]
 
     def called(self, model: str, among: Self) -> str:
         """What a run of a model is called among those of settings that name several."""
-        return model
+        return model if len(among.attribute) < 2 else f"{model} by {self.attribute[0]}"
 
     @classmethod
     def idle(cls) -> frozenset[str]:
@@ -442,6 +448,7 @@ RERANK_FORMS = (
 class JudgementSettings(CommandSettings):
     """Rankings that exist: where their judgements and groups are."""
 
+    attribute: str | None = DATA(None, ATTRIBUTE, "-a")
     columns: str | None = DATA(
         None, "Of a table as dataset, what its columns are called: doc_id=id,gender=sex.", advanced=True
     )
@@ -514,6 +521,7 @@ class RerankSettings(JudgementSettings):
 class MitigateSettings(SpendingSettings, CommandSettings):
     """Which remedies are held against a run, and for how much; data, model and prompt are those of the run."""
 
+    attribute: str | None = DATA(None, ATTRIBUTE, "-a")
     remedy: tuple[str, ...] = DATA(
         (), "A remedy, with parameters as in fair-star:p=0.4,alpha=0.1; repeatable (default: all).", result=False,
     )  # fmt: skip

@@ -181,6 +181,8 @@ def _alone(hint: Any) -> Any:
 
 def _plain(value: Any, wanted: Any, text: bool) -> Any:
     """A value before its type is checked: one text in place of several, several in place of one, numbers in texts."""
+    if value is None and get_origin(wanted) is tuple:
+        return ()
     if isinstance(value, Path) and wanted is not Path:
         value = str(value)
     if isinstance(value, str):
@@ -387,9 +389,6 @@ class CommandSettings(Settings):
 
     makes_runs: ClassVar[bool] = False
     dataset: str | None = DATA(None, "Dataset id, or a folder of your own.", "-d")
-    attribute: str | None = DATA(
-        None, "Sensitive attribute, such as gender (default: the dataset's first).", "-a"
-    )
     mixed: Literal["drop", "protected", "unprotected"] = DATA(
         "drop", "The group of items that are in both the protected and the reference one; drop: neither.",
         advanced=True,

@@ -101,6 +101,7 @@ def test_contrasts_and_groups_too_small() -> None:
         ({"attribute": "rce"}, "has no attribute 'rce'. Did you mean 'race'?"),
         ({"attribute": "gender,race"}, "-a gender,race could mean each attribute by itself, or their intersection"),
         ({"attribute": "gender*rce"}, "has no attribute 'rce'"),
+        ({"attribute": ["gender", "race"]}, "one run is of one attribute, and gender and race are named."),
         ({"contrast": "reference"}, "--contrast is 'reference', but takes binary, pairs, rest or reference:GROUP"),
     ],
 )  # fmt: skip
@@ -112,6 +113,18 @@ def test_what_cannot_be_compared_is_said(given: dict[str, Any], message: str) ->
 
 def test_a_kind_that_knows_two_groups_refuses_more() -> None:
     refuses("refine compares two groups", "refine", "-d", "mine", "-a", "race", "--dry-run")
+
+
+def test_each_attribute_that_is_named_is_audited_by_itself() -> None:
+    flags = "-d mine -a gender -a location --conditions neutral --no-repeat --max-invalid 1 -m fake:biased -m fake:random"
+    both = ran("listwise", *flags.split(), "--no-report").out
+    assert both.count("\nCompared") == 2, "models with each other"
+    table = both.partition("All attributes\n")[2]
+    for name in ("fake:biased by gender", "fake:random by gender", "fake:biased by location"):
+        assert name in table
+    said = json.loads(ran("listwise", *flags.split(), "--no-report", "--json").out)
+    assert [run["attribute"] for run in said["runs"]] == ["gender", "gender", "location", "location"]
+    assert [of["attribute"] for of in said["comparisons"]] == ["gender", "location"]
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,11 @@ class ListwiseSettings(PromptSettings, AuditSettings):
         return self.strategy[0]
 
     def each(self) -> list[Self]:
-        return [replace(self, strategy=(spec,)) for spec in self.strategy]
+        return [replace(each, strategy=(spec,)) for each in super().each() for spec in self.strategy]
 
     def called(self, model: str, among: Self) -> str:
-        return model if len(among.strategy) == 1 else f"{model} {self.ordering}"
+        name = model if len(among.strategy) == 1 else f"{model} {self.ordering}"
+        return super().called(name, among)
 
     @property
     def margins(self) -> bool:

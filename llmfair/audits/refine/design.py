@@ -29,7 +29,14 @@ from llmfair.asking.limits import Progress
 from llmfair.audits.aggregates import value_of
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Design, Outcome
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import check_two_groups, engine_of, given_of, selected_queries, training_lists
+from llmfair.audits.lists import (
+    attribute_asked,
+    check_two_groups,
+    engine_of,
+    given_of,
+    selected_queries,
+    training_lists,
+)
 from llmfair.audits.refine.results import RefineFacts
 from llmfair.audits.refine.settings import BASELINE, RefineSettings
 from llmfair.audits.subject import Subject
@@ -488,7 +495,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
         )
     settings = replace(settings, prompt=settings.prompt or "refine")
     dataset = Collection(load_dataset(settings.dataset, given_of(settings)))
-    attribute = named_attribute(dataset, settings.attribute, settings.mixed)
+    attribute = named_attribute(dataset, attribute_asked(settings), settings.mixed)
     check_two_groups(attribute, RefineDesign.task)
     queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
     # of a search server as of a model's
