@@ -25,6 +25,7 @@ from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.io.files import typed
+from llmfair.io.text import count
 from llmfair.io.trec import DECLARATION
 from llmfair.metrics.base import Groups
 from llmfair.nouns import CROSSED, Attribute, Candidates, Fill, MixedPolicy, Query, Side
@@ -92,6 +93,10 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     return draw(source, attribute, plan, settings.seed), attribute
 
 
+MOST_LISTED = 8
+"""Groups that an error names."""
+
+
 class GroupCounts(NamedTuple):
     """Items of lists, an item as often as it is listed: of each group that is compared, of each that is not, and of no
     known group or of several."""
@@ -115,7 +120,7 @@ def _of_groups(dataset: Dataset, attribute: Attribute, settings: ListSettings) -
     compared, reference = contrast_of(settings.contrast or attribute.compared)
     counts = group_counts(dataset, replace(attribute, groups=()), selected_queries(dataset, settings)).few
     least = settings.min_group
-    groups = tuple(group for group, count in counts.items() if count >= least)
+    groups = tuple(group for group, items in counts.items() if items >= least)
     if reference and reference not in groups:
         few = f" only {counts[reference]} items of" if reference in counts else " no group"
         raise UsageError(
@@ -124,10 +129,11 @@ def _of_groups(dataset: Dataset, attribute: Attribute, settings: ListSettings) -
             f"groups of {least} items or more (--min-group): {', '.join(groups) or 'none'}",
         )
     if len(groups) < 2:
-        listed = ", ".join(f"{group} {count}" for group, count in counts.items()) or "none"
+        largest = sorted(counts, key=counts.__getitem__, reverse=True)
+        listed = ", ".join(f"{group} {counts[group]}" for group in largest[:MOST_LISTED]) or "none"
         raise UsageError(
-            f"{attribute.name} has {len(groups)} groups of {least} items or more, and a comparison takes two.",
-            f"its groups: {listed}; --min-group compares smaller ones",
+            f"{attribute.name} has {count(len(groups), 'group')} of {least} items or more; a comparison takes two.",
+            f"its largest: {listed}; --min-group compares smaller ones",
         )
     sides = ((side, of) for side in Side if len(of := getattr(attribute, side)) == 1 and attribute.worded)
     words = {**{of[0]: attribute.words[side] for side, of in sides}, **attribute.group_words}
@@ -157,8 +163,7 @@ def attribute_asked(settings: ListSettings) -> str | None:
 def given_of(settings: ListSettings) -> DataOptions:
     """What settings say of the data beside their name."""
     names = ("allow_missing", "columns", "attributes", "groups", "run")
-    wanted = tuple(filter(None, (attribute_asked(settings) or "").split(CROSSED)))
-    return DataOptions(wanted=wanted, **{name: getattr(settings, name) for name in names})
+    return DataOptions(asked=attribute_asked(settings), **{name: getattr(settings, name) for name in names})
 
 
 NOT_JUDGED = (

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmfair.audits.lists import training_lists
-from llmfair.audits.scoring import check_queries, judged_by, own_scores, read_file, scored
+from llmfair.audits.scoring import check_queries, judged_by, options_of, own_scores, read_file, scored
 from llmfair.audits.subject import make_ranker
 from llmfair.datasets.base import load_dataset
-from llmfair.datasets.files import DataOptions, searched
+from llmfair.datasets.files import searched
 from llmfair.datasets.judgements import Judgements, scores_form
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, whole
@@ -127,7 +127,7 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
     data |= {"--qrels": settings.qrels, "--groups": settings.groups}
     if settings.dataset is None:
         data["--qrels"] = settings.qrels or "FILE"
-    elif not hasattr(load_dataset(settings.dataset, DataOptions(columns=settings.columns)), "qrels"):
+    elif not hasattr(load_dataset(settings.dataset, options_of(settings)), "qrels"):
         data = {"--qrels": "FILE", "--groups": "FILE"}  # `score` reads no source either
     data |= {"--attributes": settings.attributes, "-a": settings.attribute}
     words = [*runs, *outputs, *(word for flag, of in data.items() if of for word in (flag, of))]
@@ -145,7 +145,7 @@ def ranker_of(spec: str, settings: RerankSettings, judgements: Judgements, attri
         """Those that a ranker may learn from: a dataset's."""
         if settings.dataset is None:
             return []
-        data = load_dataset(settings.dataset, DataOptions(columns=settings.columns))
+        data = load_dataset(settings.dataset, options_of(settings))
         return training_lists(data, settings.query_text)
 
     documents = judgements.documents

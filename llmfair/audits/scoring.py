@@ -142,11 +142,16 @@ def judged_by(settings: JudgementSettings, ranked: Collection[str] = ()) -> tupl
     `ranked` are the documents of the runs, without which a source that loads them by id has no judgements.
     """
     if settings.dataset is not None:
-        judgements = of_dataset(settings.dataset, ranked, DataOptions(columns=settings.columns))
+        judgements = of_dataset(settings.dataset, ranked, options_of(settings))
     else:
         assert settings.groups is not None
         judgements = of_files(settings.qrels, settings.groups, declared(settings))
     return judgements, attribute_of(judgements, settings.attribute, settings.mixed)
+
+
+def options_of(settings: JudgementSettings) -> DataOptions:
+    """What settings say of a dataset beside its name."""
+    return DataOptions(columns=settings.columns, asked=settings.attribute)
 
 
 def declared(settings: JudgementSettings) -> dict[str, Attribute]:

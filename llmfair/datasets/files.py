@@ -22,7 +22,7 @@ from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import json_lines, wrong
 from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, columns, read_groups, read_qrels, read_ranks
-from llmfair.nouns import NO_NUMBERS, NUMBERS, Attribute, Candidates, Document, Query, Side
+from llmfair.nouns import CROSSED, NO_NUMBERS, NUMBERS, Attribute, Candidates, Document, Query, Side
 from llmfair.registry import register
 
 FILES = ("docs.jsonl", "queries.tsv", "qrels.txt", "groups.tsv")
@@ -52,7 +52,8 @@ class DataOptions:
     """What is said of data beside their name: columns of a table by ours, and a file that declares attributes.
 
     `groups` and `run` are files of the groups and lists of a collection that has none; `allow_missing` drops judgements
-    of documents that a folder lacks. `wanted`: the attributes that are asked about, which nobody need declare.
+    of documents that a folder lacks. `asked`: the attribute that is named, which nobody need
+    declare, or an intersection.
     """
 
     allow_missing: bool = False
@@ -60,7 +61,12 @@ class DataOptions:
     attributes: str | None = None
     groups: str | None = None
     run: str | None = None
-    wanted: tuple[str, ...] = ()
+    asked: str | None = None
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The attributes that are asked about."""
+        return tuple(self.asked.split(CROSSED)) if self.asked else ()
 
 
 class OwnData:

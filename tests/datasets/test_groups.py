@@ -48,7 +48,7 @@ def test_what_nobody_declared_is_compared_by_its_groups(data: str) -> None:
     )
     assert group_counts(dataset, race, dataset.queries) == (FEW, {}, 12)
     assert lists(data).name == "gender", "never the one that is taken where none is named"
-    known = facts(load_dataset(data, DataOptions(wanted=("race",))))
+    known = facts(load_dataset(data, DataOptions(asked="race")))
     assert known["attributes"]["race"] == FEW | {"unknown": 12, "mixed": 0}
     assert "race" not in known["queries"][0]["cells"]
 
@@ -96,7 +96,7 @@ def test_contrasts_and_groups_too_small() -> None:
     [
         ({"attribute": "race", "contrast": "binary"}, "race has no protected and no unprotected group"),
         ({"attribute": "race", "contrast": "reference:Whit"}, "race has no group 'Whit'. Did you mean 'White'?"),
-        ({"attribute": "race", "min_group": 13}, "race has 0 groups of 13 items or more"),
+        ({"attribute": "race", "min_group": 13}, "race has 0 groups of 13 items or more; a comparison takes two."),
         ({"attribute": "race", "buckets": "equal"}, "lists are drawn by a protected and an unprotected group"),
         ({"attribute": "rce"}, "has no attribute 'rce'. Did you mean 'race'?"),
         ({"attribute": "gender,race"}, "-a gender,race could mean each attribute by itself, or their intersection"),
@@ -112,6 +112,11 @@ def test_what_cannot_be_compared_is_said(given: dict[str, Any], message: str) ->
 
 
 def test_a_kind_that_knows_two_groups_refuses_more() -> None:
+    Path("mine.run").write_text("q0 Q0 000 1 2 x\nq0 Q0 001 2 1 x\n")
+    for command in ("score mine.run", "rerank mine.run --with greedy -o new.run"):
+        refuses(
+            "race has no protected and no unprotected group", *command.split(), "-d", "mine.csv", "-a", "race"
+        )
     refuses("refine compares two groups", "refine", "-d", "mine", "-a", "race", "--dry-run")
 
 
