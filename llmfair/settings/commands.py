@@ -242,11 +242,7 @@ class ListSettings(CommandSettings):
         "sample", "Dataset id, or your own folder or table (.csv, .tsv, .jsonl, .parquet), hf:ORG/NAME, irds:NAME.",
         "-d", result=False,
     )  # fmt: skip
-    attribute: tuple[str, ...] = DATA(
-        (),
-        "Sensitive attribute, such as gender (default: the dataset's first), any column of a table, or 'gender*race' "
-        "for all combinations; repeatable, one run each.", "-a",
-    )  # fmt: skip
+    attribute: tuple[str, ...] = DATA((), ATTRIBUTE, "-a")
     columns: str | None = LISTS(None, "Of a table, what its columns are called: doc_id=id,gender=sex.")
     attributes: str | None = LISTS(
         None,
@@ -307,6 +303,11 @@ class AuditSettings(Asking, ListSettings, MeasureSettings):
     """The settings of every audit; a kind adds its own."""
 
     makes_runs = True
+    attribute: tuple[str, ...] = DATA(
+        (),
+        "Sensitive attribute, such as gender (default: the dataset's first), any column of a table, or 'gender*race' "
+        "for all combinations; repeatable, one run each.", "-a",
+    )  # fmt: skip
     output: Path | None = OUTPUT(
         None, "Run folder (default: below --runs-dir, named by the settings).", "-o", effect=WRITTEN
     )
