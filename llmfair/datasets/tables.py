@@ -166,6 +166,8 @@ def read_table(
             raise columns.fail(of, f"{columns.absent(of, there)} (--columns)")
     data.leave_out_short(HINT)
     data.have(declared, {of for groups in shared.values() for of in groups}, beside)
+    known = {*data.without_item, *(of.name for of in data.attributes)}
+    data.without_item += [of for of in options.wanted if columns.names.get(of) in there and of not in known]
     data.undeclared += [column for column in there if column not in columns.names.values()]
     if not data.attributes:
         gone = (of for of in attributes if columns.names[of] not in there)

@@ -27,7 +27,7 @@ FEW = {"Asian": 12, "Black": 12, "White": 12}
 def both_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six lists of eight items with gender, location and race, of which two a list have none: mine.csv and a folder."""
     monkeypatch.chdir(tmp_path)
-    rows = [row | {"race": RACES[place % 4]} for place, row in enumerate(rows_of())]
+    rows = [row | {"race": RACES[place % 4], "blank": ""} for place, row in enumerate(rows_of())]
     separated(Path("mine.csv"), rows, names=rows[0])
     groups = folder(Path("mine"), rows_of()) / "groups.tsv"
     with groups.open("a") as file:
@@ -100,6 +100,7 @@ def test_contrasts_and_groups_too_small() -> None:
         ({"attribute": "race", "buckets": "equal"}, "lists are drawn by a protected and an unprotected group"),
         ({"attribute": "rce"}, "has no attribute 'rce'. Did you mean 'race'?"),
         ({"attribute": "gender,race"}, "-a gender,race could mean each attribute by itself, or their intersection"),
+        ({"attribute": "blank"}, "no item of mine has a group of 'blank'"),
         ({"attribute": "gender*rce"}, "has no attribute 'rce'"),
         ({"attribute": ["gender", "race"]}, "one run is of one attribute, and gender and race are named."),
         ({"contrast": "reference"}, "--contrast is 'reference', but takes binary, pairs, rest or reference:GROUP"),
@@ -149,6 +150,7 @@ def test_mistakes_in_declarations(text: str, message: str) -> None:
 
 
 def test_a_manifest_gives_the_attribute_back() -> None:
+    assert ListSettings.from_flags({"attribute": None}, "written before").attribute == ()
     for given in ({"attribute": "gender"}, {"attribute": "gender*race", "min_group": 4, "contrast": "rest"}):
         dataset, attribute = load_lists(ListSettings.make(dataset="mine.csv", **given))
         of = lists_identity(dataset, attribute, dataset.queries)
