@@ -197,7 +197,7 @@ def main() -> None:
         folder = Path(name)
         os.environ["LLMFAIR_CACHE_DIR"] = str(folder / "cache")
         write(folder, given.documents)
-        settings = RefineSettings(dataset=name, attribute="gender", analyzer="standard")
+        settings = RefineSettings(dataset=name, attribute=("gender",), analyzer="standard")
         design = make_refine_design(settings)
         design.engine.search("he1", 1)
         (path,) = (path for path in (folder / "cache" / "indexes").iterdir() if path.is_dir())

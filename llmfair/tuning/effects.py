@@ -135,9 +135,7 @@ def measure(
     from scipy.stats import rankdata
 
     level = inference.level
-    by_stratum: dict[str, list[nouns.PairVerdict]] = {
-        stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA
-    }
+    by_stratum = {nouns.Key(nouns.PAIRS, stratum): answers.verdicts(stratum) for stratum in PAIR_STRATA}
     audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_stratum, HowAsked(inference, band))
     rows = [row for row in audited.rows if row.query_id == ALL]
 
@@ -168,7 +166,7 @@ def measure(
         group = "" if sides is None else " over ".join(sides)
         shares = [float(np.mean(values > 0)) for values in answers.preferences("mixed", sides)]
         add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level, (0.0, 1.0)) if shares else None, group)
-    cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
+    cells = {str(key): cell_counts(verdicts) for key, verdicts in by_stratum.items()}
     return Figures(rows, audited.findings, cells)
 
 

@@ -57,7 +57,7 @@ def test_a_group_that_is_put_behind_is_found_and_no_fair_one() -> None:
 
 def test_the_pairs_of_a_contrast_hang_on_no_other_group() -> None:
     def asked(path: Path) -> Mapping[str, list[tuple[str, ...]]]:
-        design = make_pair_design(PairwiseSettings(dataset=str(path), attribute="race", pairs=5))
+        design = make_pair_design(PairwiseSettings(dataset=str(path), attribute=("race",), pairs=5))
         return {
             key: [(probe.probe_id, *probe.candidates.doc_ids) for of in probes.values() for probe in of]
             for key, probes in design.pairs.items()

@@ -448,8 +448,11 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
     how = HowAsked(Inference(), (0.8, 1.25))
     odds, finding = calibrate.finding_in_pairs(Key("pairs", "irrelevant"), MEASURE, how, audit)
     same, theirs = calibrate.finding_in_pairs(
-        Key("pairs", "irrelevant"), MEASURE, how, dict(sorted(real.values.items()))
-    )  # type: ignore[arg-type]
+        Key("pairs", "irrelevant"),
+        MEASURE,
+        how,
+        dict(sorted(real.values.items())),  # type: ignore[arg-type]
+    )
     assert (odds.value, odds.low) == pytest.approx((same.value, same.low))
     assert (finding.p, finding.consistent_share) == pytest.approx((theirs.p, theirs.consistent_share))
     for query_id, tally in audit.items():

@@ -91,7 +91,7 @@ async def cells(backend: Fake, pairs: int) -> Counter[nouns.Cell]:
             )
             choice = read_choice(await backend.complete(request), "order")
             read.append(nouns.PairAnswer(None if choice.item is None else sides[choice.item], choice.problem))
-        found[nouns.PairVerdict("q", "relevant", number, 0, "p", "u", *read).cell] += 1
+        found[nouns.PairVerdict("q", "relevant", number, 0, "p", "u", read[0], read[1]).cell] += 1
     return found
 
 

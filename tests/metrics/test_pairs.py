@@ -45,7 +45,8 @@ def pairs(
     numbers = numbers or range(len(answers))
     verdicts = tuple(
         PairVerdict(
-            query_id, "relevant", number, draw, f"{query_id}p{number}", f"{query_id}u{number}", *map(answer, both),
+            query_id, "relevant", number, draw, f"{query_id}p{number}", f"{query_id}u{number}",
+            answer(both[0]), answer(both[1]),
         )
         for number, draw, both in zip(numbers, draws or [0] * len(answers), answers, strict=True)
     )  # fmt: skip

@@ -28,7 +28,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import chat_sampling
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import selected_queries
+from llmfair.audits.lists import attribute_asked, selected_queries
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
@@ -384,7 +384,7 @@ class RagDesign(Design[Read | Support]):
         return calls
 
     def name_parts(self) -> tuple[str, ...]:
-        return (self.dataset.name, *[self.attribute.name] * (self.settings.attribute is not None))
+        return (self.dataset.name, *[self.attribute.name] * bool(self.settings.attribute))
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -589,7 +589,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         raise UsageError(
             f"--useful {settings.useful}: there is no such file.", "gain, qrels, or a file of labels"
         )
-    name = settings.attribute
+    name = attribute_asked(settings)
     dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels", name is not None)
     known = {of for item in dataset.documents.values() for of in item.groups} if name else set()
     attribute = grouping(name, known, dataset.name, GROUPS_HINT) if name else dataset.attributes[0]

@@ -54,8 +54,8 @@ class RagSettings(PromptSettings, AuditSettings):
         "Questions with answers: rag-sample, a .jsonl file, a folder, or lamp/1 to lamp/7 with --data.",
         short="-d", result=False,
     )  # fmt: skip
-    attribute: str | None = DATA(
-        None, "Groups of items, such as source: which get more or less than the share of their useful items.", "-a",
+    attribute: tuple[str, ...] = DATA(
+        (), "Groups of items, such as source: which get more or less than the share of their useful items.", "-a",
     )  # fmt: skip
     band: str = STATISTICS("0.8..1.25", "Of groups, shares near parity.", advanced=True, form=BAND)
     data: Path | None = DATA(

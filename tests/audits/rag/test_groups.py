@@ -100,7 +100,7 @@ def service() -> Path:
 
 @pytest.mark.whole
 def test_what_a_generator_favours_and_overlooks_is_found_by_name() -> None:
-    run = llmfair.audit_rag(
+    run = llmfair.audit_rag(  # type: ignore[attr-defined]
         service(), model=Generator(), useful="labels.tsv", attribute="source", k=6, alpha="0", samples=5,
         attribution="cited", output="run", report=False,
     )  # fmt: skip
