@@ -106,7 +106,7 @@ class _Spread:
 
 
 def _spread(entries: Entries) -> _Spread:
-    """By query and person: V_query + V_person − V_both, at least V_query; t on the fewest of either less one."""
+    """By query and person: V_query + V_person − V_both, at least V_query; t on the fewest of either group less one."""
     amounts, rates = entries.amounts[entries.group], entries.rates[entries.group]
     parts = np.divide(entries.amount - rates, amounts, out=np.zeros(len(amounts)), where=amounts > 0)
     variances, numbers = [], []
@@ -119,10 +119,11 @@ def _spread(entries: Entries) -> _Spread:
         either = held.astype(float).sum(axis=0)
         number = np.add.outer(either, either) - held.T.astype(float) @ held
         variances.append(_of_differences(sums.T @ sums) * number / np.maximum(number - 1, 1))
-        numbers.append(number)
+        numbers.append(either)
     both = _of_differences(np.diag(np.bincount(entries.group, parts**2, entries.groups).astype(float)))
     variance = np.maximum(variances[0], variances[0] + variances[1] - both)
-    return _Spread(np.sqrt(np.maximum(variance, 0)), np.minimum(*numbers) - 1)
+    fewest = np.minimum(*numbers)
+    return _Spread(np.sqrt(np.maximum(variance, 0)), np.minimum.outer(fewest, fewest) - 1)
 
 
 def _of_differences(products: Floats) -> Floats:
@@ -139,7 +140,7 @@ def selection_rates(entries: Entries, level: float = 0.95) -> list[Rate]:
     for group, (rate, people) in enumerate(zip(entries.rates.tolist(), entries.people, strict=True)):
         if not people:
             rates.append(Rate(None, reason="no_one"))
-        elif not rate or entries.queries < FEWEST_QUERIES:
+        elif not rate or entries.queries < FEWEST_QUERIES or spread.freedom[group, group] < 1:
             rates.append(Rate(rate, reason="none_selected" if not rate else "too_few_queries"))
         else:
             error = float(spread.error[group, group])
@@ -154,7 +155,7 @@ def impact_ratios(entries: Entries, reference: int | None = None, level: float =
     For h ≠ g: b_gh = ln(rate_g / rate_h), with error s_gh by query and person. r_g is the least of e^b and 1, so its
     interval holds whichever group is highest: lower = min_h(b − t s) at level, upper = min(0, min_h(b + t s)) with
     each t at 1 − (1 − level)/2/(groups − 1). Over a reference the interval is the plain one of b. A group whose
-    count is 0 has no interval, and bounds no other one's.
+    count is 0, or that is in one list alone, has no interval, and bounds no other one's.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -173,10 +174,10 @@ def impact_ratios(entries: Entries, reference: int | None = None, level: float =
             ratios.append(
                 Rate(None, reason="none_selected" if reference is None else "reference_not_selected")
             )
-        elif reason := _no_interval(entries, group, others):
+        elif reason := _no_interval(entries, group, others, spread.freedom):
             ratios.append(Rate(value, reason=reason))
         else:
-            counted = np.array([h for h in others if entries.amounts[h] > 0])
+            counted = np.array([h for h in others if entries.amounts[h] > 0 and spread.freedom[group, h] > 0])
             b, s, freedom = (
                 apart[group, counted],
                 spread.error[group, counted],
@@ -197,7 +198,7 @@ def impact_ratios(entries: Entries, reference: int | None = None, level: float =
     ]
 
 
-def _no_interval(entries: Entries, group: int, others: Sequence[int]) -> str | None:
+def _no_interval(entries: Entries, group: int, others: Sequence[int], freedom: Floats) -> str | None:
     """Why the ratio of a group has no interval, if it has none."""
     if not entries.amounts[group]:
         return "none_selected"
@@ -205,9 +206,11 @@ def _no_interval(entries: Entries, group: int, others: Sequence[int]) -> str | N
         return "reference"
     if not others:
         return "one_group"
-    if not entries.amounts[[*others]].any():
+    counted = [h for h in others if entries.amounts[h] > 0]
+    if not counted:
         return "no_other_selected"
-    return "too_few_queries" if entries.queries < FEWEST_QUERIES else None
+    few = entries.queries < FEWEST_QUERIES or not (freedom[group, counted] > 0).any()
+    return "too_few_queries" if few else None
 
 
 def least_over_greatest(entries: Entries) -> float | None:

@@ -96,7 +96,8 @@ def test_the_interval_is_that_of_the_two_way_variance() -> None:
             ]
             query, person = (total * n / (n - 1) for n, total in by)
             s = max(query, query + person - float(u @ u)) ** 0.5
-            b, freedom = np.log(rates[g] / rates[h]), min(n for n, _ in by) - 1
+            ways = [way[entries.group == each] for each in (g, h) for way in (entries.query, people)]
+            b, freedom = np.log(rates[g] / rates[h]), min(len(np.unique(way)) for way in ways) - 1
             lows.append(b - t.ppf(0.975, freedom) * s)
             highs.append(b + t.ppf(1 - 0.025 / 2, freedom) * s)
         assert ratio.low == pytest.approx(np.exp(min(lows)))
@@ -121,6 +122,14 @@ def test_no_interval_of_few_lists_and_of_one_group() -> None:
     none = impact_ratios(of_counts((4, 2), (3, 0)))
     assert [ratio.reason for ratio in none] == ["no_other_selected", "none_selected"]
     assert {ratio.reason for ratio in impact_ratios(of_counts((4, 0), (3, 0)))} == {"none_selected"}
+
+
+def test_a_group_of_one_list_leaves_the_others_their_intervals() -> None:
+    of = of_counts((4, 2), (4, 1))
+    query, person = np.append(of.query, 0), np.append(of.person, of.person.max() + 1)
+    once = Entries(np.append(of.amount, 1.0), np.append(of.group, 2), query, person, 3)
+    assert selection_rates(once)[2].reason == impact_ratios(once)[2].reason == "too_few_queries"
+    assert impact_ratios(once)[1].low is not None
 
 
 def test_a_count_of_zero_leaves_the_other_ratios_their_intervals() -> None:
