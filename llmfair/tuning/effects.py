@@ -135,8 +135,11 @@ def measure(
     from scipy.stats import rankdata
 
     level = inference.level
-    by_stratum = {nouns.Key(nouns.PAIRS, stratum): answers.verdicts(stratum) for stratum in PAIR_STRATA}
-    audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_stratum, HowAsked(inference, band))
+    by_stratum: dict[str, list[nouns.PairVerdict]] = {
+        stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA
+    }
+    by_key = {nouns.Key(PAIRS, stratum): verdicts for stratum, verdicts in by_stratum.items()}
+    audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_key, HowAsked(inference, band))
     rows = [row for row in audited.rows if row.query_id == ALL]
 
     def add(name: str, stratum: str, estimate: Estimate | None, group: str = "") -> None:
@@ -166,7 +169,7 @@ def measure(
         group = "" if sides is None else " over ".join(sides)
         shares = [float(np.mean(values > 0)) for values in answers.preferences("mixed", sides)]
         add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level, (0.0, 1.0)) if shares else None, group)
-    cells = {str(key): cell_counts(verdicts) for key, verdicts in by_stratum.items()}
+    cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
     return Figures(rows, audited.findings, cells)
 
 
