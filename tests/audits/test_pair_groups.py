@@ -45,6 +45,8 @@ def test_a_group_that_is_put_behind_is_found_and_no_fair_one() -> None:
         assert concluded[f"{stratum}, Asian:White"] != "outside"
     assert results["family"]["size"] == 6 and results["design"]["groups"] == dict.fromkeys(THREE, 128)
     assert "relevant, Asian:Black" in screen and "outside: Asian items are preferred" in screen
+    ran("report", "run", "-o", "page.html")
+    assert "<td>Asian</td>" in Path("page.html").read_text()
     odds = {row["contrast"]: row for row in results["rows"] if row["measure"] == "AdjustedOdds"}
     assert odds["Asian:Black"]["value"] > 1.25 and odds["Black:White"]["value"] < 0.8
     assert {row["contrast"] for row in table(Path("run/verdicts.csv"))} == {*odds}

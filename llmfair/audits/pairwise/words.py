@@ -496,6 +496,11 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
         if verdict.draw == 0 and verdict.key in keys:
             by_query.setdefault(verdict.query_id, []).append(verdict)
 
+    def of(verdict: PairVerdict, word: str | None) -> str:
+        """A winner by its group, where there are several; any other word."""
+        won = [str(of) for of in WON]
+        return verdict.key.groups[won.index(word)] if verdict.contrast and word in won else word or ""
+
     def show(query_id: str, values: Values) -> FurthestQuery | None:
         if query_id not in by_query:
             return None
@@ -507,8 +512,8 @@ def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, b
             (
                 v.key,
                 *(titles.get(doc_id, doc_id) for doc_id in (v.protected, v.unprotected)),
-                *(answer.winner.value if answer.winner else answer.problem or "" for answer in v.answers),
-                v.outcome.value,
+                *(of(v, answer.winner.value if answer.winner else answer.problem) for answer in v.answers),
+                of(v, v.outcome.value),
             )
             for v in verdicts[:SHOWN_PAIRS]
         ]
