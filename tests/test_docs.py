@@ -184,6 +184,9 @@ def test_commands(line: str, request: pytest.FixtureRequest, monkeypatch: pytest
         Path("my_ranker.py").write_text(shown)
     if "my_pipeline" in line:
         Path("my_pipeline.py").write_text(PIPELINE)
+    if "log.jsonl" in line:  # as the lines before leave it
+        (made,) = (block.rpartition("llmfair")[0] for _, block in blocks("sh") if "> log.jsonl" in block)
+        subprocess.run(["bash", "-c", made], check=True)
     if "--prompt my.toml" in line:  # as the line before leaves it
         Path("my.toml").write_text(load_prompt("listwise-general").text)
     _, name, *arguments = shlex.split(line.partition(" > ")[0], comments=True)

@@ -374,7 +374,8 @@ def score_log(path: Path, settings: ScoreSettings) -> scoring.RunMeasurement:
     facts = scoring.ScoredRun(
         run=condition, dataset=path.stem, attribute=attribute.name, model="log", task="rag", words=Words("", ""),
         measures=[*map(str, measures)], conditions={condition: scoring.ScoreFacts(queries=len(queries))},
-        undefined=undefined_counts(columns), findings={}, family=Family(0, None),
+        undefined=undefined_counts([of for of in columns if of.measure in measures]), findings={},
+        family=Family(0, None),
     )  # fmt: skip
     inference = Inference(level=settings.level, ci=settings.ci)
     rows = by_groups(columns, summarise(columns, inference), inference, band_of(settings.band))

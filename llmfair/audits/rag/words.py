@@ -207,8 +207,9 @@ def groups_table(results: RagResults | ScoreResults) -> Table | None:
     columns: list[Column[str]] = [
         (rows[0].attribute, str), ("items", items.get), (f"useful{level}", figure(first, "Useful")),
         *(
-            (f"{what}, {' '.join(dict.fromkeys(place[len(verdicts) == 1 :]))}{level}", figure(place, name))
+            (", ".join((what, *named)) + level, figure(place, name))
             for place in places
+            for named in [dict.fromkeys(place[len(verdicts) == 1 :]) if len(places) > 1 else ()]
             for name, what in SHARES.items()
         ),
         ("conclusion", concluded),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,16 @@ def test_a_log_has_the_same_figures_of_groups() -> None:
     refuses("-a source: who says of which group items are?", *asked[:2], "-a", "source")
     Path("groups.tsv").write_text("x\tsource\tAcme\n")
     refuses("no item of log.jsonl has a group in groups.tsv", *asked)
+
+
+@pytest.mark.whole
+def test_the_log_of_the_documentation_names_two_sources() -> None:
+    page = (Path(__file__).parents[3] / "docs/own-data.md").read_text("utf-8")
+    (block,) = (of for of in re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE) if "END" in of)
+    *made, asked = block.strip().splitlines()
+    subprocess.run(["bash", "-c", "\n".join(made)], check=True)
+    text = " ".join(done(*asked.split()[1:]).out.split())
+    assert (
+        "Acme (2.08 [1.77, 2.45]) gets more than its share of credit; Umbrella (0.25 [0.13, 0.45]) gets less"
+        in text
+    )
