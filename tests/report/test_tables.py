@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
@@ -18,7 +19,7 @@ from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Key
 from llmfair.report.groups import AuditedRun, groups_of
 from llmfair.report.phrases import cell
-from llmfair.report.table import Table, latex, places_of
+from llmfair.report.table import Table, html_of, latex, markdown, places_of, text_of
 from llmfair.results import absent_row
 from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder
@@ -49,6 +50,17 @@ def test_only_columns_without_anything_go() -> None:
     assert Table.of_texts("t", texts, "n", "") == Table("t", ("a", "c"), (("x", ""), ("", "1")), ("n",))
     places = [("M", "@UNKNOWN"), ("M", "b"), ("L", ""), ("M", "a")]
     assert places_of(["N", "M"], places) == [("M", "a"), ("M", "b"), ("M", "@UNKNOWN")]
+
+
+@pytest.mark.parametrize("form", [text_of, markdown, html_of, latex])
+def test_a_further_table_stands_below_in_every_form(form: Callable[[Table], str]) -> None:
+    text = form(Table("first", ("a",), (("x",),), ("note",), below=Table("second", ("b",), (("y",),))))
+    assert (
+        text.index("first")
+        < text.index("note")
+        < text.index("second")
+        < text.index("y", text.index("second"))
+    )
 
 
 def test_a_table_in_latex_has_its_best_in_bold_and_no_sign_that_steers_it() -> None:
