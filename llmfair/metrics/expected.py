@@ -294,7 +294,7 @@ _exposed(
 # without a group count in the whole.
 
 
-EACH_GROUP: dict[str, Any] = {
+OF_GROUPS: dict[str, Any] = {
     "reads": Retrieved, "cutoff": "none", "bounds": (0.0, math.inf), "aggregate": "ratio-of-shares",
     "undefined": {
         "no_useful": "no item is useful",
@@ -304,7 +304,6 @@ EACH_GROUP: dict[str, Any] = {
         "nothing_attributed": "no answer rests on a shown item",
     },
 }  # fmt: skip
-EACH: Mapping[str, tuple[str, ...]] = {"each": ("group",)}
 
 
 def of_useful(retrieved: Retrieved, what: Floats, nothing: str) -> Values:
@@ -320,10 +319,10 @@ def of_useful(retrieved: Retrieved, what: Floats, nothing: str) -> Values:
 
 
 @measure(
-    "EE", label="exposure of a group", params=EACH, parity=1.0, better="parity",
-    cite="Σ ε of the group / Σ ε, over its share of useful items; after Diaz et al. 2020", **EACH_GROUP,
+    "EE(group)", label="exposure of a group", parity=1.0, better="parity",
+    cite="Σ ε of the group / Σ ε, over its share of useful items; after Diaz et al. 2020", **OF_GROUPS,
 )  # fmt: skip
-def exposure_by_group(retrieved: Retrieved, cutoff: None, each: str) -> Values:
+def exposure_by_group(retrieved: Retrieved, cutoff: None) -> Values:
     """A group's share of expected exposure over its share of useful items: 1 is parity."""
     if (exposure := retrieved.exposure) is not None:
         shown = np.array([exposure[doc_id] for doc_id in retrieved.doc_ids])
@@ -332,8 +331,8 @@ def exposure_by_group(retrieved: Retrieved, cutoff: None, each: str) -> Values:
     return of_useful(retrieved, shown, "no_samples")
 
 
-@measure("Useful", label="useful items of a group", params=EACH, cite="useful items / items", **EACH_GROUP)
-def useful_by_group(retrieved: Retrieved, cutoff: None, each: str) -> Values:
+@measure("Useful(group)", label="useful items of a group", cite="useful items / items", **OF_GROUPS)
+def useful_by_group(retrieved: Retrieved, cutoff: None) -> Values:
     """Share of a group's items that are useful."""
     useful = retrieved.flags
     return {name: Ratio(int(useful[of].sum()), int(of.sum())) for name, of in retrieved.members.items()}

@@ -15,15 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from llmfair.metrics.base import Convention, Flags, Floats, Free, Undefined, Value, Values, measure
-from llmfair.metrics.expected import (
-    EACH,
-    EACH_GROUP,
-    ListSample,
-    Retrieved,
-    mean_of_samples,
-    of_useful,
-    squares_of,
-)
+from llmfair.metrics.expected import OF_GROUPS, ListSample, Retrieved, mean_of_samples, of_useful, squares_of
 from llmfair.nouns import LEAST_GAIN
 
 LABEL_OUTPUT = "label_output"
@@ -172,11 +164,10 @@ def effective_sources(retrieved: Retrieved, cutoff: None, by: str | None) -> Val
 
 
 @measure(
-    "Credit", label="credit of a group", params={**EACH, "by": BY}, parity=1.0, better="parity",
-    cite="Σ ε^a of the group / Σ ε^a, over its share of useful items",
-    **{**EACH_GROUP, "undefined": _REASONS | EACH_GROUP["undefined"]},
+    "Credit(group)", label="credit of a group", params={"by": BY}, parity=1.0, better="parity",
+    cite="Σ ε^a of the group / Σ ε^a, over its share of useful items", **OF_GROUPS,
 )  # fmt: skip
-def credit_by_group(retrieved: Retrieved, cutoff: None, each: str, by: str | None) -> Values:
+def credit_by_group(retrieved: Retrieved, cutoff: None, by: str | None) -> Values:
     """A group's share of attributed exposure over its share of useful items: 1 is parity."""
     attributed = attributed_exposure(retrieved)
     if isinstance(attributed, Undefined):

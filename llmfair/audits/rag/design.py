@@ -543,7 +543,7 @@ SPREAD = 0.1
 """Of changes of utility, as a share of the largest loss, for plans."""
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
-BY_GROUP, CREDIT_BY_GROUP = "EE(each=group),Useful(each=group)", ",Credit(each=group)"
+BY_GROUP, CREDIT_BY_GROUP = "EE(group),Useful(group)", ",Credit(group)"
 CREDIT, SLOTS, CITATIONS = ",EAR,EAE-D", ",AttributionAt", ",CitationPrecision,CitationRecall"
 CONTEXT = 4096
 """Tokens that are taken for a generator's context where nobody knows it."""

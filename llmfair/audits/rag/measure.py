@@ -368,7 +368,7 @@ def score_log(path: Path, settings: ScoreSettings) -> scoring.RunMeasurement:
     }
     names = settings.measures or ",".join(name for name, there in usual.items() if there)
     measures = parse_measures(names, Retrieved)
-    credit = CREDIT_BY_GROUP.replace(")", ",by=cited)") * usual[OF_CITED]
+    credit = f"{CREDIT_BY_GROUP}(by=cited)" * usual[OF_CITED]
     by_group = parse_measures(BY_GROUP + credit, Retrieved) if groups else ()
     columns = measure_all([*dict.fromkeys((*measures, *by_group))], {condition: queries})
     facts = scoring.ScoredRun(

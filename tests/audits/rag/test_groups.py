@@ -25,7 +25,7 @@ SHARES = {
     ("EE", "Acme"): 0.75 / 1.5, ("EE", "Globex"): 0.75 / 0.5, ("Credit", "Acme"): 1 / 1.5,
     ("Credit", "Globex"): 0.5 / 0.5, ("Useful", "Acme"): 2 / 2, ("Useful", "Globex"): 1 / 4,
 }  # fmt: skip
-BY_HAND = ("EE(each=group)", "Credit(by=cited,each=group)", "Useful(each=group)")
+BY_HAND = ("EE(group)", "Credit(group)(by=cited)", "Useful(group)")
 
 
 def shown(query_id: str, useful: str, *lists: tuple[str, str]) -> Retrieved:
