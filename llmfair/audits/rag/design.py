@@ -28,7 +28,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import chat_sampling
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import attribute_asked, selected_queries
+from llmfair.audits.lists import attribute_asked, group_counts, selected_queries
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
@@ -401,12 +401,10 @@ class RagDesign(Design[Read | Support]):
         }
 
     def facts(self) -> RagFacts:
-        settings, counts = self.settings, Counter[str | None]()
-        for query in self.queries if settings.attribute else ():
-            counts.update(map(self.groups_of(query).get, (item.doc_id for item in self.items(query))))
-        unknown = counts.pop(None, 0)
+        settings = self.settings
+        counts = group_counts(self.dataset, self.attribute, self.queries if settings.attribute else ())
         return RagFacts(
-            **structs.asdict(super().facts()) | {"groups": dict(sorted(counts.items())), "unknown": unknown},
+            **structs.asdict(super().facts()) | {"groups": counts.few, "unknown": counts.unknown},
             **{name: getattr(settings, name) for name in ("k", "samples", "attribution", "margin")},
             useful=Path(settings.useful).name,
             utility=self.utility,
