@@ -302,6 +302,8 @@ def cause_of(error: Exception, server: str, seconds: float) -> str:
         case aiohttp.ClientResponseError() | aiohttp.http.HttpProcessingError():
             reason = " ".join(error.message.partition(":")[0].split()).lower()
             return f"what {where} sends is no HTTP reply ({reason})"
+        case aiohttp.ClientPayloadError(__cause__=aiohttp.http_exceptions.ContentEncodingError()):
+            return f"the reply of {where} cannot be unpacked"
         case aiohttp.ClientPayloadError():
             return f"the reply of {where} breaks off"
         case _:
