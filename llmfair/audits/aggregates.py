@@ -366,8 +366,9 @@ def preference(values: Iterable[Value], level: float = 0.95) -> Preference | Non
 @lru_cache(maxsize=32)
 def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Preference:
     """Of these very comparisons, which tables, conclusions and contrasts all ask for."""
-    outcomes = _together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
     stratum, contrast = compared[0].stratum, compared[0].contrast
+    together = _together_of_groups if contrast else _together
+    outcomes = together(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
     if contrast and contrast[0] == contrast[1]:  # of a group, against the mean of all
         value = strata.effects(outcomes, stratum).get(contrast[0]) or strata.Figure(
             0, 0, "too_few_comparisons"
@@ -405,6 +406,8 @@ def _estimate(value: strata.Figure, level: float) -> Estimate:
 
 
 _together = lru_cache(maxsize=16)(strata.together)
+_together_of_groups = lru_cache(maxsize=64)(strata.together)
+"""Contrast by contrast every prompt's are asked for, and the fit that they hold."""
 
 
 @register("aggregate", "preference-odds")

@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import accumulate, combinations
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -126,6 +126,11 @@ class Outcomes:
         return self.groups is not None and bool(np.count_nonzero(np.bincount(self.groups.reshape(-1))) > 2)
 
     @cached_property
+    def fits(self) -> dict[Stratum | None, GroupFit | None]:
+        """Those of several groups that were made."""
+        return {}
+
+    @cached_property
     def rows_of_pairs(self) -> Mapping[Contrast, Integers]:
         """The rows of every two groups, the lower number first."""
         assert self.groups is not None
@@ -147,7 +152,8 @@ class Outcomes:
         nodes = self.nodes(stratum, len(component) if stratum is None else len(component) // 2)
         effects = tuple(np.flatnonzero(component != np.arange(len(component))).tolist())
         within = component[nodes[:, 0]] == component[nodes[:, 1]]
-        return replace(self, groups=nodes, effects=effects).some(within)
+        of_nodes = replace(self, groups=nodes, effects=effects)
+        return of_nodes if within.all() else of_nodes.some(within)
 
     def _effects(self, intercepts: Sequence[Flags]) -> Sequence[Flags | Floats]:
         """Columns of β, or of every group's."""
@@ -701,9 +707,14 @@ class GroupFit:
         )  # fmt: skip
 
 
-@lru_cache(maxsize=32)
 def group_fit(outcomes: Compared, stratum: Stratum | None = None) -> GroupFit | None:
     """The fit of several groups, once for all contrasts between them; None without a finite one."""
+    if stratum not in outcomes.fits:
+        outcomes.fits[stratum] = _group_fit(outcomes, stratum)
+    return outcomes.fits[stratum]
+
+
+def _group_fit(outcomes: Compared, stratum: Stratum | None) -> GroupFit | None:
     assert outcomes.groups is not None
     groups = int(outcomes.groups.max(initial=-1)) + 1
     own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))

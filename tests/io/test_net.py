@@ -189,21 +189,21 @@ async def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "cause"),
     [
-        b"",
-        b"HTTP/1.1 200 OK\r\nContent-Le",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok",
-        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok",
+        (b"", "the server"),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", "the server"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", "the reply of the server breaks off"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok", "the reply of the server breaks off"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "no HTTP reply"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok", "cannot be unpacked"),
     ],
     ids=["nothing", "half a head", "half a body", "half a chunk", "no HTTP", "no gzip"],
 )
 @asynchronous
-async def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: bytes) -> None:
+async def test_a_reply_that_is_none_is_an_error_of_this_question_only(reply: bytes, cause: str) -> None:
     async with talking(reply, PLAIN, hang_up=True) as (_script, post):
-        with pytest.raises(Transient, match="the server"):
+        with pytest.raises(Transient, match=cause):
             await post(b"1")
         assert (await post(b"2")).body == b"ok"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from llmfair.audits.aggregates import Inference, aggregate, odds_by_query, preference, preference_change
-from llmfair.audits.listwise.measure import HowRanked, ListOdds, concluded, list_odds
+from llmfair.audits.listwise.measure import HowRanked, ListOdds, concluded, list_odds, no_preference
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import pairs_shown, strata_of
@@ -143,6 +143,7 @@ def test_contrasts_of_several_groups_are_read_from_one_fit(of: str, behind: bool
             value is not None and value.estimate.value and value.estimate.low and not len(value.null_scores)
         )
         odds[contrast], parts[contrast] = value, odds_by_query(values)
+        assert no_preference(value, HowRanked()) == value.figure.differs()
         again = preference_change(values, values)
         assert again is not None and again[0].value == pytest.approx(1) and again[2] is not None
     logs = [value.figure.log_odds or 0 for value in odds.values()]

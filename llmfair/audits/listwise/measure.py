@@ -539,14 +539,14 @@ def concluded(
 
 
 def no_preference(odds: Preference, rule: HowRanked) -> float | None:
-    """p of no mean preference: by t where items recur, else by sign flips of the queries' scores at odds of 1.
+    """p of no mean preference: by t where items recur or groups are several, else by sign flips of scores at odds of 1.
 
     None for too few queries or a given order.
     """
     figure, scores = odds.figure, odds.null_scores
     if figure.queries < FEWEST_TESTED or rule.initial not in ("random", "mirrored"):
         return None
-    if figure.recurs:
+    if figure.recurs or not len(scores):
         return figure.differs()
     return sign_flip(scores, rng=np.random.default_rng(rule.seed)) if len(scores) >= FEWEST_TESTED else None
 
