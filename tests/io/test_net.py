@@ -194,7 +194,10 @@ async def test_what_nobody_asked_for_answers_no_other_question(pause: bytes) -> 
         (b"", "the server"),
         (b"HTTP/1.1 200 OK\r\nContent-Le", "the server"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nok", "the reply of the server breaks off"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok", "the reply of the server breaks off"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok",
+            "the reply of the server breaks off",
+        ),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "no HTTP reply"),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok", "cannot be unpacked"),
     ],
