@@ -387,7 +387,7 @@ def _preference(compared: tuple[QueryComparisons, ...], level: float) -> Prefere
         tied = float(np.mean([each.tied for each in compared]))
         return Preference(_estimate(value, level), value, scores, tied=tied)
     # odds that leave slots out, as a bound of those that are separated
-    plain = replace(outcomes, window=1)
+    plain = outcomes.without_slots
     alone = strata.figure(plain, stratum, contrast)
     if alone.fit is None:
         return Preference(Estimate(None, None, None, value.queries, value.reason), value, np.zeros(0))

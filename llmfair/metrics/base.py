@@ -320,8 +320,8 @@ class Judged:
 
     @cached_property
     def memo(self) -> dict[str, Value]:
-        """Values that measures of other parameters share, and the same query in other contrasts, by name."""
-        return {} if self.between_contrasts is None else self.between_contrasts
+        """Values that measures of other parameters share, and in one fit the same query in other contrasts, by name."""
+        return self.between_contrasts if self.one_fit and self.between_contrasts is not None else {}
 
     @property
     def one_fit(self) -> bool:

@@ -126,6 +126,11 @@ class Outcomes:
         return self.groups is not None and bool(np.count_nonzero(np.bincount(self.groups.reshape(-1))) > 2)
 
     @cached_property
+    def without_slots(self) -> Self:
+        """The same as if nothing had been shown side by side."""
+        return replace(self, window=1)
+
+    @cached_property
     def fits(self) -> dict[Stratum | None, GroupFit | None]:
         """Those of several groups that were made."""
         return {}

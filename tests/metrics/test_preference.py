@@ -153,6 +153,16 @@ def test_contrasts_of_several_groups_are_read_from_one_fit(of: str, behind: bool
     assert mean == pytest.approx(logs[2], abs=0.1)
 
 
+def test_a_group_against_all_others_is_compared_on_its_own_sides() -> None:
+    (query,), shared, measure = simulated(3, 1), dict[str, Value](), parse_measure("PreferenceOdds")
+    of_each = []
+    for contrast in (("a", "b"), ("b", "c")):
+        value = measure.values(replace(of_three(query, contrast, shared), contrast=None))[""]
+        assert isinstance(value, QueryComparisons) and value.contrast is None
+        of_each.append({(query.doc_ids.index(value.doc_ids[i])) % 3 for i in value.outcomes.first})
+    assert of_each == [{0}, {1}]
+
+
 def test_odds_of_rankings_are_the_share_of_pairs_that_the_protected_item_wins() -> None:
     """By hand: p1 > u1 > p2 at grade 1 wins one of two pairs, u2 at grade 0 meets nobody; then three of four."""
     sides = {"p1": Side.PROTECTED, "p2": Side.PROTECTED, "u1": Side.UNPROTECTED, "u2": Side.UNPROTECTED}
