@@ -135,6 +135,11 @@ class Case:
         return parse_measure(self.finding.spoken_of).label
 
     @property
+    def headline(self) -> str:
+        """The measure in words, of whichever items."""
+        return parse_measure(self.finding.measure).label
+
+    @property
     def stated(self) -> str:
         """The same as the beginning of a statement: `odds of answers are 0.17 [0.10, 0.21]`."""
         plural = self.definition.label.endswith("s")
@@ -296,23 +301,23 @@ class VerdictWords:
                     others = listed([both[key][1 - place] for key in of_it])
                     figures = ", ".join(self.odds(left.pop(key)) for key in of_it)
                     says = "ahead of" if place else "behind"
-                    parts.append(f"{group} is put {says} {others} ({pairs[0].label} {figures})")
+                    parts.append(f"{group} is put {says} {others} ({pairs[0].headline} {figures})")
         parts += [
-            f"{both[key][0]} is put behind {both[key][1]} ({each.label} {self.odds(each)})"
+            f"{both[key][0]} is put behind {both[key][1]} ({each.headline} {self.odds(each)})"
             for key, each in left.items()
         ]
         rest = "no other pair leaves" if len(pairs) > len(outside) else "every pair is outside"
         return "; ".join(parts) + f"; {rest} the band"
 
     def odds(self, case: Case) -> str:
-        """The figure of a pair, told of the group that is behind: below parity."""
-        figure, behind = case.figure, case.protected_behind
-        if figure is None or behind is not False:
-            return case.interval
-        turned = {
-            end: 1 / of if of else None for end, of in zip(("high", "value", "low"), figure.ends, strict=True)
-        }
-        return interval_text(replace(figure, **turned), (*case.facts.band, 1.0))
+        """The figure of a pair, told of the group that is behind: below parity; and of which items, unless of all."""
+        figure, items = case.figure, case.finding.decisive
+        whose = f" of {items} items" * (items != "all")
+        if figure is None or case.protected_behind is not False:
+            return case.interval + whose
+        ends = zip(("high", "value", "low"), figure.ends, strict=True)
+        turned = {end: 1 / value if value else None for end, value in ends}
+        return interval_text(replace(figure, **turned), (*case.facts.band, 1.0)) + whose
 
     def by_pair(self, pairs: Sequence[Case]) -> str:
         """What is said of every pair where none is a disparity, those together of which the same is said."""
@@ -325,7 +330,7 @@ class VerdictWords:
             figures = {each.figure.value: each for each in of if each.figure and each.figure.value}
             most = sorted(figures)
             ends = [self.odds(figures[most[place]]) for place in (0, -1)] if most else []
-            between = f", {pairs[0].label} from {' to '.join(ends)}" if len(most) > 1 else ""
+            between = f", {pairs[0].headline} from {' to '.join(ends)}" if len(most) > 1 else ""
             return f"all {len(of)} pairs of groups: {status}{between}"
         return "; ".join(
             f"{listed([' and '.join(each.key.groups) for each in of[:MOST_PAIRS]])}"

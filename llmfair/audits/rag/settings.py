@@ -59,7 +59,10 @@ class RagSettings(PromptSettings, AuditSettings):
     )  # fmt: skip
     band: str = STATISTICS("0.8..1.25", "Of groups, shares near parity.", advanced=True, form=BAND)
     data: Path | None = DATA(
-        None, "Folder of the files of a dataset that users bring, such as lamp/4.", result=False, advanced=True
+        None,
+        "Folder of the files of a dataset that users bring, such as lamp/4.",
+        result=False,
+        advanced=True,
     )
     model: tuple[str, ...] = MODEL(
         ("fake:reader",),
