@@ -107,7 +107,7 @@ def test_where_it_is_and_what_is_in_it(tmp_path: Path) -> None:
         audit(server, "one")
         calls = len(server.requests)
     found = llmfair("cache", "info", "--json").json
-    assert (found["schema"], found["path"], found["entries"]) == (4, str(path), calls)
+    assert (found["schema"], found["path"], found["entries"]) == (5, str(path), calls)
     assert found["bytes"] == path.stat().st_size
     (model,) = found["models"]
     assert (model["model"], model["entries"]) == ("openai any test", calls)

@@ -475,6 +475,12 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     A subject that is a ranker orders the lists itself: once each, without prompts.
     """
     dataset, attribute = load_lists(settings)
+    if attribute.groups and (settings.sequential or settings.initial in ("deltr", "mirrored")):
+        flag = "sequential" if settings.sequential else "initial"
+        raise UsageError(
+            f"{settings.as_flags([flag])} is for two groups, and {attribute.name} has {len(attribute.groups)}.",
+            "leave it out, or --contrast binary with protected and unprotected in attributes.toml",
+        )
     ranker, partition = None, settings.design == "partition" and not subject.ranks
     if subject.ranks:
         engine = backend_args(settings.backend_arg)
