@@ -202,7 +202,9 @@ def test_simulated_models_answer_with_the_effects_that_are_injected(tmp_path: Pa
     assert json.loads(Path("3/results.json").read_text())["answers"]["plain"]["unparseable"] == 0
     unknown = json.loads(llmfair("numbers", "-m", "fake:biased,point=1", "--json", code=2))["error"]
     assert "no parameter 'point'. Did you mean 'points'?" in unknown["message"]
-    assert unknown["hint"].endswith("rate_429, alike, points, pairwise, position, query_sd, pair_sd, lapse, behind")
+    assert unknown["hint"].endswith(
+        "rate_429, alike, points, pairwise, position, query_sd, pair_sd, lapse, behind"
+    )
 
 
 def test_gates() -> None:
