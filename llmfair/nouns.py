@@ -72,6 +72,8 @@ Compared = Literal["binary", "pairs", "reference", "rest"]
 """Which groups are compared: protected ones with the others, all pairs, each with one, or each with all others."""
 BETWEEN = ":"
 """Between the two groups of a contrast, `Black:White`."""
+OTHERS = "others"
+"""What the other side of a contrast is called that a group has with all others."""
 CROSSED = "*"
 """Between the attributes, or the groups, that an intersection is made of: `gender*race`, `female*Black`."""
 MOST_LETTERS = 40
@@ -148,7 +150,7 @@ class Attribute:
             return {"": self}
         if self.compared == "rest":
             others = {group: [other for other in self.groups if other != group] for group in self.groups}
-            return {f"{group}{BETWEEN}others": self._view((group,), of) for group, of in others.items()}
+            return {f"{group}{BETWEEN}{OTHERS}": self._view((group,), of) for group, of in others.items()}
         pairs = [*combinations(self.groups, 2)]
         if self.compared == "reference":
             pairs = [(group, self.reference) for group in self.groups if group != self.reference]

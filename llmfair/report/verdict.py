@@ -17,7 +17,7 @@ from llmfair import registry
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.base import Definition
 from llmfair.metrics.names import in_words, parse_measure
-from llmfair.nouns import Conclusion, Key
+from llmfair.nouns import OTHERS, Conclusion, Key
 from llmfair.report.phrases import FEW_QUERIES, interval_text
 from llmfair.results import (
     EQUAL_SCORES,
@@ -297,8 +297,11 @@ class VerdictWords:
         parts, named = list[str](), named_groups(signs)
         for place, groups in ((0, named.behind), (1, named.ahead)):
             for group in groups:
-                if of_it := [key for key in left if both[key][place] == group]:
+                of_it = [key for key in left if both[key][place] == group and group != OTHERS]
+                if of_it:
                     others = listed([both[key][1 - place] for key in of_it])
+                    if others == OTHERS:
+                        others = f"all others, among them {listed([of for of, _ in signs if of != group])}"
                     figures = ", ".join(self.odds(left.pop(key)) for key in of_it)
                     says = "ahead of" if place else "behind"
                     parts.append(f"{group} is put {says} {others} ({pairs[0].headline} {figures})")

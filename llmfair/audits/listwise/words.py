@@ -207,9 +207,10 @@ def listwise_table(results: ListwiseResults) -> Table:
 
 
 GROUP_NOTES = (
-    ("ImpactRatio(chance)@20", "ImpactRatio(chance)@20", "least impact ratio that chance gives"),
+    ("ImpactRatio@20", "ImpactRatio(chance)@20", "least impact ratio"),
     ("ExpRatio(worst)", "ExpRatio(chance)", "least over greatest mean exposure of groups"),
 )
+"""What is told of all groups together, and what chance gives in its place."""
 MOST_GROUPS = 6
 """Of more groups only the pairs outside the band are in the table."""
 
@@ -243,18 +244,19 @@ def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Iterator[str
     few = ", ".join(f"{group} {number:,}" for group, number in design.few.items())
     unknown = f"; unknown or in several groups {design.unknown:,}" * bool(design.unknown)
     yield f"items in lists: {items}{unknown}" + f"; too few to compare (--min-group): {few}" * bool(few)
-    rows = {(row.measure, row.condition): row for row in results.of_all()}
+    first = [
+        row for row in results.of_all() if row.condition == design.conditions[0] and row.value is not None
+    ]
     for measure, chance, says in GROUP_NOTES:
-        if (row := rows.get((measure, design.conditions[0]))) and row.value is not None:
-            by_chance = rows.get((chance, design.conditions[0]))
-            p = None if by_chance is None else by_chance.p if row.p is None else row.p
-            expected = "" if by_chance is None else f"{by_chance.value:.2f} by chance"
-            test = "" if p is None else f", p {p_text(p)}"
-            yield f"{says} ({design.conditions[0]}): {row.value:.2f} ({expected}{test})"
-    yield (
-        "odds of a group: against the mean of all groups; of a pair A:B: that A is put ahead of B; all from one model, "
-        f"p adjusted over {count(len(pairs), 'pair')} and prompts"
+        values = [row.value for row in first if row.measure == measure and row.value is not None]
+        by_chance = next((row for row in first if row.measure == chance), None)
+        if values and by_chance is not None and by_chance.value is not None:
+            test = "" if by_chance.p is None else f", p {p_text(by_chance.p)}"
+            yield f"{says} ({design.conditions[0]}): {min(values):.2f} ({by_chance.value:.2f} by chance{test})"
+    one_fit = "odds of a group: against the mean of all groups, from one model; " * any(
+        row.measure == "GroupOdds" for row in results.of_all()
     )
+    yield f"{one_fit}odds of a pair A:B: that A is put ahead of B; p adjusted over {count(len(pairs), 'contrast')}"
 
 
 # What has to be known to read the table, the weightiest first.
