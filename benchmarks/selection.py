@@ -86,7 +86,7 @@ def audit(row: Row, seed: int) -> Audit:
     rng = np.random.default_rng([seed, row.groups, row.queries, row.pool])
     of, true_ratios = entries(row, rng), truth(replace(row, queries=1, pool=0))
     ratios, alone = impact_ratios(of), impact_ratios(replace(of, person=np.arange(len(of.person))))
-    below = [each.p_below_adjusted is not None and each.p_below_adjusted <= ALPHA for each in ratios]
+    below = [each.p_adjusted is not None and each.p_adjusted <= ALPHA for each in ratios]
     held, held_alone = (
         [
             each.low <= true <= each.high

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import exp, fsum, isnan, log, sqrt
 from statistics import fmean
 from typing import Literal
@@ -534,87 +534,72 @@ def _group_of(values: Sequence[Value]) -> str:
     return next(value.group for value in values if isinstance(value, OfGroup))
 
 
-def _of_rate(rate: selection.Rate, of: selection.Entries) -> Estimate:
-    return Estimate(
-        rate.value, rate.low, rate.high, of.queries, rate.reason, rate.error,
-        p=rate.p_below, p_adjusted=rate.p_below_adjusted,
-    )  # fmt: skip
+@lru_cache(maxsize=32)
+def _rates(values: tuple[Got, ...], level: float) -> Mapping[str, Estimate]:
+    """The selection rate of every group, by name."""
+    of, names, _ = _entries(values)
+    return dict(zip(names, selection.selection_rates(of, level), strict=True))
 
 
 @lru_cache(maxsize=32)
-def impact_ratios(values: tuple[Got, ...], level: float = 0.95) -> Mapping[str, selection.Rate]:
-    """The impact ratio of every group, by name (`selection.impact_ratios`)."""
+def _impact_ratios(values: tuple[Got, ...], level: float) -> Mapping[str, Estimate]:
+    """The impact ratio of every group, by name."""
     of, names, reference = _entries(values)
     fixed = names.index(reference) if reference in names else None
     return dict(zip(names, selection.impact_ratios(of, fixed, level), strict=True))
 
 
-@register("aggregate", "selection-rate")
-def _selection_rate(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    if not (got := _got(values)):
-        return None
-    of, names, _ = _entries(got)
-    return _of_rate(selection.selection_rates(of, inference.level)[names.index(_group_of(values))], of)
+@lru_cache(maxsize=32)
+def _least_attainable(values: tuple[Got, ...], level: float) -> Mapping[str, Estimate]:
+    """The least ratio of every group that orders can have, and of all together ("") the least of them.
+
+    Without interval: it is no estimate.
+    """
+    weights = [got.weights for got in values if got.weights is not None]
+    counts = [np.array([np.count_nonzero(of) for of in got.groups.values()]) for got in values]
+    ratios = selection.least_attainable(weights, counts).tolist()
+    least = dict(zip(values[0].groups, ratios, strict=True))
+    least[""] = min(ratios, key=lambda ratio: (isnan(ratio), ratio))
+    nobody = Estimate(None, None, None, 0, "no_one")
+    return {
+        name: nobody if isnan(ratio) else Estimate(ratio, None, None, len(values), "attainable")
+        for name, ratio in least.items()
+    }
 
 
-@register("aggregate", "impact-ratio")
-def _impact_ratio(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    """`p` is one-sided, of a ratio of at least four fifths; `p_adjusted` by Holm over the groups."""
-    if not (got := _got(values)):
-        return None
-    return _of_rate(impact_ratios(got, inference.level)[_group_of(values)], _entries(got)[0])
+def _of_group(
+    of_all: Callable[[tuple[Got, ...], float], Mapping[str, Estimate]],
+    values: Sequence[Value],
+    inference: Inference,
+) -> Estimate | None:
+    got = _got(values)
+    return of_all(got, inference.level)[_group_of(values)] if got else None
 
 
-@register("aggregate", "least-attainable")
-def _least_attainable(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    """Without interval: it is no estimate. Of all groups together, the least of them."""
-    weights, counts = list[NDArray[np.float64]](), list[NDArray[np.intp]]()
-    for got in _got(values):
-        assert got.weights is not None
-        weights.append(got.weights)
-        counts.append(np.array([np.count_nonzero(members) for members in got.groups.values()]))
-    if not weights:
-        return None
-    names = _got(values)[0].groups
-    least = dict(zip(names, selection.least_attainable(weights, counts).tolist(), strict=True))
-    least[""] = min(least.values(), key=lambda ratio: (isnan(ratio), ratio))
-    ratio = least[_group_of(values)]
-    if isnan(ratio):
-        return Estimate(None, None, None, 0, "no_one")
-    return Estimate(ratio, None, None, len(weights), "attainable")
+register("aggregate", "selection-rate")(partial(_of_group, _rates))
+register("aggregate", "impact-ratio")(partial(_of_group, _impact_ratios))
+register("aggregate", "least-attainable")(partial(_of_group, _least_attainable))
 
 
-def _chance(
-    values: Sequence[Value], inference: Inference, within_grades: bool
-) -> tuple[Estimate, Estimate] | None:
-    """The least rate over the greatest with its p, and what chance makes of it, with where 95 % of that lies."""
+def _least_of_all(
+    values: Sequence[Value], inference: Inference, *, by_chance: bool, within_grades: bool
+) -> Estimate | None:
+    """The least rate over the greatest with its p, or what chance makes of it, with where 95 % of that lies."""
     if not (got := _got(values)):
         return None
     of = _entries(got)[0]
     least = selection.least_over_greatest(of)
     if least is None:
-        return (Estimate(None, None, None, of.queries, "one_group"),) * 2
+        return Estimate(None, None, None, of.queries, "one_group")
     rng = np.random.default_rng(inference.seed)
     chance = selection.by_chance(of, rng, strata=of.strata if within_grades else None)
     p = selection.p_of_least(least, chance)
+    if not by_chance:
+        return Estimate(least, None, None, of.queries, "no_interval", p=p)
     low, high = np.quantile(chance, [(1 - inference.level) / 2, (1 + inference.level) / 2]).tolist()
-    by_chance = Estimate(float(chance.mean()), low, high, of.queries, error=float(chance.std()), p=p)
-    return Estimate(least, None, None, of.queries, "no_interval", p=p), by_chance
+    return Estimate(float(chance.mean()), low, high, of.queries, error=float(chance.std()), p=p)
 
 
-@register("aggregate", "worst-exposure")
-def _worst_exposure(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    both = _chance(values, inference, within_grades=True)
-    return both and both[0]
-
-
-@register("aggregate", "exposure-by-chance")
-def _exposure_by_chance(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    both = _chance(values, inference, within_grades=True)
-    return both and both[1]
-
-
-@register("aggregate", "impact-by-chance")
-def _impact_by_chance(values: Sequence[Value], inference: Inference) -> Estimate | None:
-    both = _chance(values, inference, within_grades=False)
-    return both and both[1]
+register("aggregate", "worst-exposure")(partial(_least_of_all, by_chance=False, within_grades=True))
+register("aggregate", "exposure-by-chance")(partial(_least_of_all, by_chance=True, within_grades=True))
+register("aggregate", "impact-by-chance")(partial(_least_of_all, by_chance=True, within_grades=False))

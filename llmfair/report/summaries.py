@@ -33,7 +33,8 @@ from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percen
 from llmfair.report.table import Column, Table, html_of, markdown
 from llmfair.results import Figure
 from llmfair.rundir import MITIGATION, RunDir, csv_text
-from llmfair.stats.selection import FOUR_FIFTHS, Entries, Rate, by_chance, impact_ratios
+from llmfair.stats.intervals import Estimate
+from llmfair.stats.selection import FOUR_FIFTHS, Entries, by_chance, impact_ratios
 
 FIRST = 20
 LEAST = 50
@@ -399,7 +400,7 @@ def compared(
     attribute: str,
     labels: Sequence[str | None],
     sample: Sample,
-    ratios: Mapping[str, Rate],
+    ratios: Mapping[str, Estimate],
     odds: Mapping[tuple[str, str], Figure],
 ) -> list[Category]:
     """The categories of an attribute, each against the one with the highest rate; those who are in none come last.
@@ -436,7 +437,7 @@ def compared(
             z, exact = independent(selected, n, chosen[top], all_of[top])
             below = 5 * selected * all_of[top] < 4 * chosen[top] * n
             of = replace(of, below_four_fifths=below, p_two_proportion=z, p_exact=exact)
-            of = replace(of, p_by_list=ratio.p_below_adjusted)
+            of = replace(of, p_by_list=ratio.p_adjusted)
             if (figure := odds.get((label, top))) is not None:
                 of = replace(of, odds=figure.value, odds_low=figure.low, odds_high=figure.high)
         found.append(of)

@@ -8,14 +8,14 @@ its people over their number, in all lists together. Sources: 6 RCNY 5-301 (rate
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import comb, exp, inf, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.significance import TIE, holm
 
 Floats = NDArray[np.float64]
@@ -80,33 +80,11 @@ class Entries:
         return np.unique(np.stack([query, grade]), axis=1, return_inverse=True)[1].ravel()
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A group's rate, or its ratio to that of another, with its interval; where one is missing, `reason` says why.
+def _spread(entries: Entries) -> tuple[Floats, Floats]:
+    """Errors of ln rate_g − ln rate_h, on the diagonal of ln rate_g, and degrees of freedom; shape (groups, groups).
 
-    `error` is the standard error of the logarithm. `p_below`: of a ratio of at least four fifths, one-sided;
-    `p_below_adjusted` for all groups (Holm).
+    By query and person: V_query + V_person − V_both, at least V_query; t on the fewest of either group less one.
     """
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    reason: str | None = None
-    error: float = 0.0
-    p_below: float | None = None
-    p_below_adjusted: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    """Errors of ln rate_g − ln rate_h, on the diagonal of ln rate_g, and degrees of freedom; shape (groups, groups)."""
-
-    error: Floats
-    freedom: Floats
-
-
-def _spread(entries: Entries) -> _Spread:
-    """By query and person: V_query + V_person − V_both, at least V_query; t on the fewest of either group less one."""
     amounts, rates = entries.amounts[entries.group], entries.rates[entries.group]
     parts = np.divide(entries.amount - rates, amounts, out=np.zeros(len(amounts)), where=amounts > 0)
     variances, numbers = [], []
@@ -123,7 +101,7 @@ def _spread(entries: Entries) -> _Spread:
     both = _of_differences(np.diag(np.bincount(entries.group, parts**2, entries.groups).astype(float)))
     variance = np.maximum(variances[0], variances[0] + variances[1] - both)
     fewest = np.minimum(*numbers)
-    return _Spread(np.sqrt(np.maximum(variance, 0)), np.minimum.outer(fewest, fewest) - 1)
+    return np.sqrt(np.maximum(variance, 0)), np.minimum.outer(fewest, fewest) - 1
 
 
 def _of_differences(products: Floats) -> Floats:
@@ -132,84 +110,81 @@ def _of_differences(products: Floats) -> Floats:
     return np.add.outer(squares, squares) - 2 * products + np.diag(squares)
 
 
-def selection_rates(entries: Entries, level: float = 0.95) -> list[Rate]:
+def selection_rates(entries: Entries, level: float = 0.95) -> list[Estimate]:
     """Every group's rate with its t interval on the log scale; no interval where nobody got anything."""
     from scipy.special import stdtrit
 
-    spread, rates = _spread(entries), list[Rate]()
-    for group, (rate, people) in enumerate(zip(entries.rates.tolist(), entries.people, strict=True)):
+    errors, freedoms = (of.diagonal().tolist() for of in _spread(entries))
+    rates, n = list[Estimate](), entries.queries
+    for rate, people, error, freedom in zip(entries.rates, entries.people, errors, freedoms, strict=True):
         if not people:
-            rates.append(Rate(None, reason="no_one"))
-        elif not rate or entries.queries < FEWEST_QUERIES or spread.freedom[group, group] < 1:
-            rates.append(Rate(rate, reason="none_selected" if not rate else "too_few_queries"))
+            rates.append(Estimate(None, None, None, n, "no_one"))
+        elif not rate or n < FEWEST_QUERIES or freedom < 1:
+            reason = "too_few_queries" if rate else "none_selected"
+            rates.append(Estimate(float(rate), None, None, n, reason))
         else:
-            error = float(spread.error[group, group])
-            half = error * float(stdtrit(spread.freedom[group, group], (1 + level) / 2))
-            rates.append(Rate(rate, rate * exp(-half), min(1.0, rate * exp(half)), error=error))
+            half = error * float(stdtrit(freedom, (1 + level) / 2))
+            low, high = float(rate) * exp(-half), min(1.0, float(rate) * exp(half))
+            rates.append(Estimate(float(rate), low, high, n, error=error))
     return rates
 
 
-def impact_ratios(entries: Entries, reference: int | None = None, level: float = 0.95) -> list[Rate]:
+def impact_ratios(entries: Entries, reference: int | None = None, level: float = 0.95) -> list[Estimate]:
     """Every group's rate over the highest group's, r_g, or over that of a fixed `reference`.
 
     For h ≠ g: b_gh = ln(rate_g / rate_h), with error s_gh by query and person. r_g is the least of e^b and 1, so its
     interval holds whichever group is highest: lower = min_h(b − t s) at level, upper = min(0, min_h(b + t s)) with
     each t at 1 − (1 − level)/2/(groups − 1). Over a reference the interval is the plain one of b. A group whose
-    count is 0, or that is in one list alone, has no interval, and bounds no other one's.
+    count is 0, or that is in one list alone, has no interval, and bounds no other one's. p is one-sided, of a ratio of
+    at least four fifths, and adjusted for all groups (Holm).
     """
     from scipy.special import stdtr, stdtrit
 
-    spread, rates, tail = _spread(entries), entries.rates, (1 - level) / 2
+    (errors, freedoms), rates, tail = _spread(entries), entries.rates, (1 - level) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.subtract.outer(np.log(rates), np.log(rates))
     there: list[int] = np.flatnonzero(entries.people > 0).tolist()
     highest = np.nanmax(rates) if reference is None else rates[reference]
-    ratios = list[Rate]()
+    ratios = list[Estimate]()
     for group in range(entries.groups):
         others = [h for h in there if h != group] if reference is None else [reference]
-        value = float(rates[group] / highest) if highest > 0 else None
-        if not entries.people[group]:
-            ratios.append(Rate(None, reason="no_one"))
-        elif value is None:
-            ratios.append(
-                Rate(None, reason="none_selected" if reference is None else "reference_not_selected")
-            )
-        elif reason := _no_interval(entries, group, others, spread.freedom):
-            ratios.append(Rate(value, reason=reason))
-        else:
-            counted = np.array([h for h in others if entries.amounts[h] > 0 and spread.freedom[group, h] > 0])
-            b, s, freedom = (
-                apart[group, counted],
-                spread.error[group, counted],
-                spread.freedom[group, counted],
-            )
-            low = float((b - stdtrit(freedom, 1 - tail) * s).min())
-            high = float((b + stdtrit(freedom, 1 - tail / len(others)) * s).min())
-            if reference is None:
-                low, high = min(0.0, low), min(0.0, high)
-            above = b - log(FOUR_FIFTHS)
-            beyond = np.divide(above, s, out=np.where(above < 0, -inf, inf), where=s > 0)
-            p = min(1.0, len(others) * float(stdtr(freedom, beyond).min()))
-            ratios.append(Rate(value, exp(low), exp(high), None, float(s[b.argmin()]), p))
-    adjusted = holm([ratio.p_below for ratio in ratios])
-    return [
-        Rate(r.value, r.low, r.high, r.reason, r.error, r.p_below, p)
-        for r, p in zip(ratios, adjusted, strict=True)
-    ]
+        value = float(rates[group] / highest) if entries.people[group] and highest > 0 else None
+        if reason := _no_interval(entries, group, others, freedoms, reference):
+            ratios.append(Estimate(value, None, None, entries.queries, reason))
+            continue
+        counted = [h for h in others if entries.amounts[h] > 0 and freedoms[group, h] > 0]
+        b, s, freedom = (of[group, counted] for of in (apart, errors, freedoms))
+        low = float((b - stdtrit(freedom, 1 - tail) * s).min())
+        high = float((b + stdtrit(freedom, 1 - tail / len(others)) * s).min())
+        if reference is None:
+            low, high = min(0.0, low), min(0.0, high)
+        above = b - log(FOUR_FIFTHS)
+        beyond = np.divide(above, s, out=np.where(above < 0, -inf, inf), where=s > 0)
+        p = min(1.0, len(others) * float(stdtr(freedom, beyond).min()))
+        error = float(s[b.argmin()])
+        ratios.append(Estimate(value, exp(low), exp(high), entries.queries, error=error, p=p))
+    adjusted = holm([ratio.p for ratio in ratios])
+    return [replace(ratio, p_adjusted=p) for ratio, p in zip(ratios, adjusted, strict=True)]
 
 
-def _no_interval(entries: Entries, group: int, others: Sequence[int], freedom: Floats) -> str | None:
+def _no_interval(
+    entries: Entries, group: int, others: Sequence[int], freedoms: Floats, reference: int | None
+) -> str | None:
     """Why the ratio of a group has no interval, if it has none."""
+    if not entries.people[group]:
+        return "no_one"
+    if reference is not None and not entries.amounts[reference]:
+        return "reference_not_selected"
     if not entries.amounts[group]:
         return "none_selected"
-    if [group] == [*others]:
+    if group == reference:
         return "reference"
     if not others:
         return "one_group"
     counted = [h for h in others if entries.amounts[h] > 0]
     if not counted:
         return "no_other_selected"
-    few = entries.queries < FEWEST_QUERIES or not (freedom[group, counted] > 0).any()
+    few = entries.queries < FEWEST_QUERIES or not (freedoms[group, counted] > 0).any()
     return "too_few_queries" if few else None
 
 

@@ -102,8 +102,8 @@ def test_the_interval_is_that_of_the_two_way_variance() -> None:
             highs.append(b + t.ppf(1 - 0.025 / 2, freedom) * s)
         assert ratio.low == pytest.approx(np.exp(min(lows)))
         assert ratio.high == pytest.approx(np.exp(min(0, *highs)))
-        assert ratio.p_below_adjusted is not None and ratio.p_below is not None
-        assert ratio.p_below_adjusted >= ratio.p_below
+        assert ratio.p_adjusted is not None and ratio.p is not None
+        assert ratio.p_adjusted >= ratio.p
 
 
 def test_swapped_labels_permute_the_ratios() -> None:
@@ -141,10 +141,10 @@ def test_a_count_of_zero_leaves_the_other_ratios_their_intervals() -> None:
 
 def test_only_a_ratio_that_is_surely_below_four_fifths_is_said_to_be() -> None:
     ratios = impact_ratios(of_counts((10, 5), (10, 4), (10, 2)))
-    p_values = [ratio.p_below_adjusted for ratio in ratios]
+    p_values = [ratio.p_adjusted for ratio in ratios]
     assert p_values[0] == p_values[1] == 1 and p_values[2] is not None and p_values[2] < 0.001
     all_selected = impact_ratios(of_counts((4, 4), (3, 3)))[1]
-    assert (all_selected.low, all_selected.high, all_selected.p_below) == (1, 1, 1)
+    assert (all_selected.low, all_selected.high, all_selected.p) == (1, 1, 1)
 
 
 def test_four_fair_groups_are_apart_by_chance_alone() -> None:
