@@ -96,7 +96,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         terminal.print_json(together if several else documents[0])
     _end_with(max(errors, key=lambda error: error.exit_code, default=None), errors)
     if style != "json" and all(model.startswith("fake:") for model in settings.model):
-        lists = " ".join(filter(None, [kind.name, settings.as_flags(("dataset", "attribute"))]))
+        lists = " ".join(filter(None, [kind.name, settings.as_flags(("dataset", "attribute", "contrast"))]))
         terminal.say(f"Simulated; a real model: llmfair {lists} -m openai:gpt-4o-mini --dry-run")
 
 
