@@ -17,7 +17,7 @@ from llmfair.audits.scoring import ScoredRun, ScoreResults
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, plain_name
 from llmfair.metrics.names import in_words
-from llmfair.nouns import is_of
+from llmfair.nouns import Key, condition_of, is_of
 from llmfair.report.figures import (
     HEADLINES,
     against_the_band,
@@ -34,7 +34,7 @@ from llmfair.report.phrases import few_queries, reasons
 from llmfair.report.plots import Plot, Point, utility_and_ratio
 from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import CLOSER, NO_DIFFERENCE, NOT_ASSESSABLE, change_of, crosses, way_of, why
-from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict
+from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict, Words
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 
@@ -148,26 +148,33 @@ def _bought(odds: ChangeRow | None, compared: Comparison) -> str:
 
 
 def score_table(results: ScoreResults) -> Table:
-    """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one."""
-    rows, runs = named_conditions(results), results.runs
-    ranked = [run.conditions[condition].queries for run, condition, _ in rows]
+    """Measured runs as a table: one row a run (in a run folder, a condition), one column a measure or group of one; of
+    several groups a row each of them and of their contrasts."""
+    conditions, rows, runs = named_conditions(results), named_keys(results), results.runs
+    ranked = [run.conditions[condition].queries for run, condition, _ in conditions]
     uneven = len({*ranked}) > 1
     contrasts = {run.run: run.contrasts for run in runs}
     figures: dict[tuple[str, str, str, str], Row] = {
         (row.run, row.key(contrasts[row.run]), row.measure, row.group): row for row in results.rows
     }
-    of_rows = (((m, group), (run, condition), row) for (run, condition, m, group), row in figures.items())
+    of_rows = (
+        ((m, ""), (run, Key(key, contrast=group)), row)
+        if contrasts[run] and group
+        else ((m, group), (run, key), row)
+        for (run, key, m, group), row in figures.items()
+    )
 
     def conclusion(row: NamedCondition) -> str:
-        run, condition, _ = row
-        if (finding := run.findings.get(condition)) is None:
+        run, key, _ = row
+        if (finding := run.findings.get(key)) is None:
             return ""
-        figure = figures.get((run.run, condition, finding.measure, ""))
-        return kind_of(run.task).words.concluded(finding, figure, results.band, run.words)
+        figure = figures.get((run.run, key, finding.measure, ""))
+        words = Words(*key.groups) if isinstance(key, Key) and key.contrast else run.words
+        return kind_of(run.task).words.concluded(finding, figure, results.band, words)
 
     columns: list[Column[NamedCondition]] = [
         ("run", lambda row: row[2]),
-        ("queries ranked", lambda row: row[0].conditions[row[1]].queries if uneven else None),
+        ("queries ranked", lambda row: row[0].conditions[condition_of(row[1])].queries if uneven else None),
         *figure_columns(
             results, results.measures, of_rows, results.verdict, lambda row: (row[0].run, row[1])
         ),
@@ -183,7 +190,7 @@ def score_table(results: ScoreResults) -> Table:
         *dict.fromkeys(run.dataset for run in runs),
         *dict.fromkeys(about(run.attribute, run.words.protected) for run in runs),
         f"{min(ranked):,} to " * uneven + count(max(ranked), "query", "queries"),
-        count(len(rows), "ranking"),
+        count(len(conditions), "ranking"),
     )
     lead = lead_of(score_outcome(results), "" if results.verdict is None else results.verdict.next)
     below = kind_of(runs[0].task).words.scored_below(results)
@@ -219,6 +226,29 @@ def named_conditions(results: ScoreResults) -> list[NamedCondition]:
             name = f"{run.run} {name}" if of_runs[run.run] > 1 else run.run
         named.append((run, condition, name))
     return named
+
+
+MOST_SHOWN = 15
+"""Of more contrasts, those of six groups, only the ones outside the band are in a table."""
+
+
+def named_keys(results: ScoreResults) -> list[NamedCondition]:
+    """The same, of several groups with each of them and of their contrasts."""
+    rows = list[NamedCondition]()
+    for run, condition, name in named_conditions(results):
+        of_it = [row for row in results.rows if row.run == run.run and row.condition == condition]
+        groups = dict.fromkeys(row.group for row in of_it if row.group and row.measure in run.measures)
+        findings = {of: run.findings.get(Key(condition, contrast=of)) for of in run.contrasts}
+        few = len(run.contrasts) <= MOST_SHOWN
+        pairs = [
+            of for of, finding in findings.items() if finding and (few or finding.conclusion == "outside")
+        ]
+        several = [*groups, *pairs] if run.contrasts else []
+        rows += [
+            (run, Key(condition), name),
+            *((run, Key(condition, contrast=of), f"{name}, {of}") for of in several),
+        ]
+    return rows
 
 
 def score_warnings(results: ScoreResults) -> list[str]:
@@ -292,11 +322,11 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
     datasets = " and ".join(dict.fromkeys(run.dataset for run in runs))
     attributes = " and ".join(dict.fromkeys(run.attribute for run in runs))
     contrasts = {run.run: run.contrasts for run in runs}
-    names = {(run.run, condition): name for run, condition, name in named_conditions(results)}
+    names = {(run.run, key): name for run, key, name in named_keys(results)}
     page = plain_page(
         source.results, replace(exhibits, command=results.command),
         Section(table, list(_plots(results, exhibits.measures)), words=WORDS), "Measured runs",
-        f"{count(len(table.rows), 'ranking')} of {datasets}, {attributes}", asdict(runs[0].words),
+        f"{count(len(named_conditions(results)), 'ranking')} of {datasets}, {attributes}", asdict(runs[0].words),
         lacking(results), warnings_of([row.model for row in results.rows], results.requirements),
         queries_table(source.run.path, "run", lambda row: names.get((row.run, row.key(contrasts[row.run]))), results,
                       results.measures, exhibits),
@@ -307,7 +337,7 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
 def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
     """Utility and exposure of measured runs, and the headline of each against the band."""
     rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
-    named = named_conditions(results)
+    named = named_keys(results)
     concluded = {finding.measure for run in results.runs for finding in run.findings.values()}
     others = [name for name in results.measures if name not in concluded]
     across, up = utility_of(others, measures) or "", ratio_of(others, measures) or ""

@@ -17,7 +17,16 @@ from llmfair.asking.dispatch import Program
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.label_error import judged_of, odds_with
 from llmfair.audits.lists import NOT_JUDGED, bucket, load_lists, selected_queries, with_prompt
-from llmfair.audits.listwise.measure import ODDS, HowRanked, WindowShare, look, outcome_of, share
+from llmfair.audits.listwise.measure import (
+    ODDS,
+    HowRanked,
+    WindowShare,
+    between,
+    in_groups,
+    look,
+    outcome_of,
+    share,
+)
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, tokens_of
 from llmfair.audits.listwise.results import INITIAL, OF_RANKINGS, ListwiseFacts, of_stratum
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
@@ -362,19 +371,14 @@ class ListwiseDesign(Design[Ranked]):
         """A query with rankings of it; of several contrasts, in the first."""
         contrast, sides = next(iter(self.sides_of.items()))
         judged = Judged(candidates, tuple(rankings), sides, groups=self.groups)
-        if not self.attribute.groups:
-            return judged
-        members = {document.doc_id: self.attribute.group(document) for document in candidates.documents}
-        judged = replace(judged, members=members, names=self.attribute.groups, between_contrasts={})
-        return self.between(judged, contrast)
+        return self.between(in_groups(judged, self.attribute), contrast)
 
     def between(self, judged: Judged, contrast: str) -> Judged:
         """The same query, its items on the sides of this contrast."""
         if not contrast:
             return judged
-        first, second = (self.attribute.contrasts[contrast].words[side] for side in Side)
-        fitted = (first, second) if self.attribute.one_fit else None
-        return replace(judged, sides=self.sides_of[contrast], contrast=fitted)
+        view, one_fit = self.attribute.contrasts[contrast], self.attribute.one_fit
+        return between(judged, view, one_fit, self.sides_of[contrast])
 
     @property
     def rule(self) -> HowRanked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, combinations, compress, product
 from math import log
@@ -44,12 +44,21 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
-from llmfair.metrics.base import Column, Judged, Measure, QueryComparisons, Ratio, Value, measure_all
+from llmfair.metrics.base import (
+    Column,
+    Judged,
+    Measure,
+    QueryComparisons,
+    Ratio,
+    Value,
+    measure_all,
+    measure_each,
+)
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import strata_of
 from llmfair.metrics.utility import TREC_EVAL
-from llmfair.nouns import Conclusion, Failure, Key, Measurement, Probe, Ranking, Side, condition_of
+from llmfair.nouns import Attribute, Conclusion, Failure, Key, Measurement, Probe, Ranking, Side, condition_of
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.strategies import Ranked, are_places
@@ -786,17 +795,56 @@ def outcome_of(
     return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
 
 
+def in_groups(judged: Judged, attribute: Attribute) -> Judged:
+    """The query with the group of every candidate, where several are compared."""
+    if not attribute.groups:
+        return judged
+    members = {document.doc_id: attribute.group(document) for document in judged.candidates.documents}
+    return replace(judged, members=members, names=attribute.groups, between_contrasts={})
+
+
+def between(judged: Judged, contrast: Attribute, one_fit: bool, sides: Mapping[str, Side | None]) -> Judged:
+    """The query with its items on the sides of a contrast of several groups, a view of their attribute; `one_fit`:
+    its odds are read from a model of all groups."""
+    first, second = (contrast.words[side] for side in Side)
+    return replace(judged, sides=sides, contrast=(first, second) if one_fit else None)
+
+
+def by_contrast(measures: Sequence[Measure], attribute: Attribute) -> tuple[list[Measure], list[Measure]]:
+    """The measures that are made once, and those made once a contrast: of several groups those that compare two."""
+    compared = [m for m in measures if m.definition.parity is not None and m.name not in ALIKE_IN_ALL]
+    if not attribute.groups:
+        compared = []
+    return [measure for measure in measures if measure not in compared], compared
+
+
+def columns_of_contrasts(
+    measures: Sequence[Measure],
+    contrasts: Sequence[str],
+    between: Callable[[Judged, str], Judged],
+    observed: Iterable[tuple[str, Judged]],
+) -> list[Column]:
+    """The columns of measures that compare two groups, contrast by contrast."""
+    keyed = (
+        (Key(condition, contrast=contrast), between(judged, contrast))
+        for condition, judged in observed
+        for contrast in contrasts
+    )
+    columns = [
+        replace(column, condition=column.condition.condition, contrast=column.condition.contrast)
+        for column in measure_each(measures, keyed)
+        if isinstance(column.condition, Key)
+    ]
+    return sorted(columns, key=lambda column: contrasts.index(column.contrast))
+
+
 def _columns(design: ListwiseDesign, judged: Mapping[str, Sequence[Judged]]) -> list[Column]:
     """Every measure of the design; those that compare groups once a contrast, where there are several."""
-    if not design.attribute.groups:
-        return measure_all(design.measures, judged)
-    compared = [m for m in design.measures if m.definition.parity is not None and m.name not in ALIKE_IN_ALL]
-    columns = measure_all([measure for measure in design.measures if measure not in compared], judged)
-    for contrast in design.rules:
-        of = {
-            name: [design.between(query, contrast) for query in queries] for name, queries in judged.items()
-        }
-        columns += (replace(column, contrast=contrast) for column in measure_all(compared, of))
+    alike, compared = by_contrast(design.measures, design.attribute)
+    columns = measure_all(alike, judged)
+    if compared:
+        observed = ((name, query) for name, queries in judged.items() for query in queries)
+        columns += columns_of_contrasts(compared, [*design.rules], design.between, observed)
     return columns
 
 

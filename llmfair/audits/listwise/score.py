@@ -22,9 +22,13 @@ from llmfair.audits.listwise.measure import (
     HEADLINE,
     SCORED,
     HowRanked,
+    between,
+    by_contrast,
+    columns_of_contrasts,
     final_findings,
     findings_of,
     gain_on_chance,
+    in_groups,
     mean_gain,
     unassessable,
     windows_of,
@@ -68,17 +72,25 @@ class Against:
     relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
-    def sides(self) -> Mapping[str, Side | None]:
-        return self.judgements.sides(self.attribute)
+    def contrasts(self) -> Mapping[str, Attribute]:
+        return self.attribute.contrasts
+
+    @cached_property
+    def sides_of(self) -> Mapping[str, Mapping[str, Side | None]]:
+        """The side of every listed document in each contrast."""
+        return {contrast: self.judgements.sides(of) for contrast, of in self.contrasts.items()}
 
     @cached_property
     def groups(self) -> Groups:
-        attributes = {attribute.name: attribute for attribute in self.judgements.attributes}
+        attributes = {
+            attribute.name: attribute for attribute in (*self.judgements.attributes, self.attribute)
+        }
         documents = {**self.judgements.documents, **self.stand_ins}
         return Groups(self.attribute.name, attributes, documents, self.relevant)
 
     def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
-        """One query with the rankings of it. Without a candidate list, what was ranked is the list."""
+        """One query with the rankings of it; of several contrasts, in the first. Without a candidate list, what was
+        ranked is the list."""
         doc_ids, missing = self.lists.get(query_id), tuple[str, ...]()
         relevance = self.judgements.qrels.get(query_id, {})
         if doc_ids is None:
@@ -88,7 +100,16 @@ class Against:
         listed = self.judgements.documents
         documents = tuple(listed.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids)
         candidates = Candidates(Query(query_id, ""), documents, relevance)
-        return Judged(candidates, tuple(rankings), self.sides, groups=self.groups, missing=missing)
+        contrast, sides = next(iter(self.sides_of.items()))
+        judged = Judged(candidates, tuple(rankings), sides, groups=self.groups, missing=missing)
+        return self.between(in_groups(judged, self.attribute), contrast)
+
+    def between(self, judged: Judged, contrast: str) -> Judged:
+        """The same query, its items on the sides of this contrast."""
+        if not contrast:
+            return judged
+        view, one_fit = self.contrasts[contrast], self.attribute.one_fit
+        return between(judged, view, one_fit, self.sides_of[contrast])
 
 
 @dataclass(frozen=True)
@@ -198,7 +219,8 @@ def score_folder(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement
     """The rankings of an audit. Whether a ranker could fail a gate is known where its own attribute is asked of."""
     rankings = of_folder(run, settings)
     measured, audited = _measured(rankings, settings), rankings.audit
-    measured = replace(measured, keys=[key for key in measured.keys if not ONE_OF_SEVERAL.search(key)])
+    keys = [key for key in measured.keys if not ONE_OF_SEVERAL.search(key.condition)]
+    measured = replace(measured, keys=keys)
     if audited is None or audited.attribute != measured.facts.attribute:
         return measured
     return replace(measured, reach=audited.reach, windows=windows_of(audited.design))
@@ -216,6 +238,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
     answers = {} if audit is None else audit.answers
     facts, columns, rows = dict[str, scoring.ScoreFacts](), list[Column](), list[Measurement]()
     relevance, findings = dict[str, float | None](), dict[str, ListwiseFinding]()
+    contrasts = [*against.contrasts]
     rules = dict[str, HowRanked]()
     for name, files in target.conditions.items():
         of_it, gains, items, documents, facts[name] = _figures(measures, name, files, target)
@@ -225,22 +248,29 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
         columns += measured
         if ONE_OF_SEVERAL.search(name) or name == REPEAT:  # they repeat what others claim
             continue
-        exposures = [value for c in of_it if c.measure == EXCESS_RATIO for value in c.values.values()]
-        by = [value.by for value in exposures if isinstance(value, Quotient)]
-        alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
-        relevance[name] = None if alone is None else alone.value
-        if of_answers:  # of which the audit has concluded
-            continue
-        rules[name] = HowRanked(
-            band_of(settings.band), strata=shared_strata(items), level=settings.level, seed=target.seed,
-            initial=target.initial, unjudged=not any(against.judgements.qrels.values()),
-            judged={s.value: (items[s, True] + items[s, False], items[s, True]) for s in Side},
-        )  # fmt: skip
-        useful = {name: mean_gain(gains, "a random order")}
-        left_out = {name: answers[name].omitted.share} if name in answers else {}
-        findings |= findings_of(of_it, {}, useful, inference, rules[name], left_out)
+        for contrast in contrasts:
+            key, of_contrast = Key(name, contrast=contrast), [c for c in of_it if c.contrast == contrast]
+            exposures = [
+                value for c in of_contrast if c.measure == EXCESS_RATIO for value in c.values.values()
+            ]
+            by = [value.by for value in exposures if isinstance(value, Quotient)]
+            alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
+            relevance[key] = None if alone is None else alone.value
+            if of_answers:  # of which the audit has concluded
+                continue
+            counts = items[contrast]
+            rules[key] = HowRanked(
+                band_of(settings.band), strata=shared_strata(counts), level=settings.level, seed=target.seed,
+                initial=target.initial, unjudged=not any(against.judgements.qrels.values()),
+                judged={s.value: (counts[s, True] + counts[s, False], counts[s, True]) for s in Side},
+            )  # fmt: skip
+            useful = {name: mean_gain(gains, "a random order")}
+            left_out = {name: answers[name].omitted.share} if name in answers else {}
+            found = findings_of(of_contrast, {}, useful, inference, rules[key], left_out)
+            findings |= {Key(of, contrast=contrast): finding for of, finding in found.items()}
     if audit is not None and of_answers:
-        findings = {name: each for name, each in audit.findings.items() if name != REPEAT}
+        repeated = {key for key in audit.design.keys if key.condition == REPEAT}
+        findings = {name: each for name, each in audit.findings.items() if name not in repeated}
         rows, family = [*rows, *of_answers], audit.family
     else:
         findings = final_findings(findings, (), rules, answers, None if audit is None else audit.max_invalid)
@@ -255,15 +285,17 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
         **target.columns,
         task="listwise",
         measures=[str(measure) for measure in shown],
-        words=Words(*(against.attribute.words.get(side, "") for side in Side)),
+        words=Words(*("" if contrasts[0] else against.attribute.words.get(side, "") for side in Side)),
         conditions=facts,
+        contrasts=[*filter(None, contrasts)],
         undefined=undefined_counts([column for column in columns if column.measure in shown]),
         findings=findings,
         relevance=relevance,
         family=family,
         incomplete=target.incomplete,
     )
-    return scoring.RunMeasurement(run, rows, [*map(Key, facts)])
+    keys = [Key(condition, contrast=contrast) for condition in facts for contrast in contrasts]
+    return scoring.RunMeasurement(run, rows, keys)
 
 
 def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFinding:
@@ -275,31 +307,41 @@ def in_reach(finding: ListwiseFinding, reach: Reach, band: Band) -> ListwiseFind
 
 def _figures(
     measures: Sequence[Measure], condition: str, files: Sequence[RunFile], target: Rankings
-) -> tuple[list[Column], dict[str, float], Counter[tuple[Side | None, bool]], float, scoring.ScoreFacts]:
+) -> tuple[
+    list[Column], dict[str, float], dict[str, Counter[tuple[Side | None, bool]]], float, scoring.ScoreFacts
+]:
     """Of a condition, one query at a time, since a large run is never held as a whole: every measure and the excess
-    ratio, each query's gain in utility, items by side and whether they are relevant, the median length of lists, and
-    what has to be known to read the figures."""
+    ratio, each query's gain in utility, items by contrast, side and whether they are relevant, the median length of
+    lists, and what has to be known to read the figures."""
     against = target.against
     judgements, listed = against.judgements.qrels.keys(), against.judgements.documents
     ranked = {query_id for file in files for query_id in file.rankings}
-    gains, items = dict[str, float](), Counter[tuple[Side | None, bool]]()
+    gains = dict[str, float]()
+    items = {contrast: Counter[tuple[Side | None, bool]]() for contrast in against.contrasts}
     lengths, missing, unlisted = list[int](), list[int](), list[int]()
 
     def observed() -> Iterator[tuple[str, Judged]]:
         for query_id in sorted(ranked if target.incomplete else ranked | judgements):
             rankings = [file.rankings[query_id] for file in files if query_id in file.rankings]
-            judged = against.judged(query_id, rankings)
+            yield condition, against.judged(query_id, rankings)
+
+    def counted() -> Iterator[tuple[str, Judged]]:
+        for _, judged in observed():
             yield condition, judged
             if (gain := gain_on_chance(judged)) is not None:
-                gains[query_id] = gain
+                gains[judged.query_id] = gain
             relevance = judged.candidates.relevance
             every = (*judged.doc_ids, *judged.missing)
-            items.update((judged.sides.get(doc_id), relevance.get(doc_id, 0) > 0) for doc_id in every)
+            for contrast, sides in against.sides_of.items():
+                items[contrast].update((sides.get(doc_id), relevance.get(doc_id, 0) > 0) for doc_id in every)
             lengths.append(len(judged.doc_ids))
-            missing.append(len(judged.missing) if rankings else 0)
-            unlisted.extend(sum(doc_id not in listed for doc_id in of.doc_ids) for of in rankings)
+            missing.append(len(judged.missing) if judged.rankings else 0)
+            unlisted.extend(sum(doc_id not in listed for doc_id in of.doc_ids) for of in judged.rankings)
 
-    columns = measure_each([*dict.fromkeys((*measures, EXCESS_RATIO))], observed())
+    alike, compared = by_contrast([*dict.fromkeys((*measures, EXCESS_RATIO))], against.attribute)
+    columns = measure_each(alike, counted())
+    if compared:
+        columns += columns_of_contrasts(compared, [*against.contrasts], against.between, observed())
     if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
         raise UsageError(
             f"{unheld[0]} needs initial orders or answers of a model, which a run does not hold.",
