@@ -372,7 +372,7 @@ class Offset(Remedy):
     )
 
     def apply(self, run: Unmitigated) -> Remedied:
-        offsets, sides = offsets_of(run), run.rankings.against.sides
+        offsets, sides = offsets_of(run), run.rankings.against.sides_of[""]
 
         def merger(rankings: Sequence[Ranking]) -> Ranking:
             doc_ids, ranks = ranks_of(rankings)

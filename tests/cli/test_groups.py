@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.cli.command import kept, llmfair, ran, refuses, table
-from tests.hiring import ETHNICITIES, write_applications
-from tests.servers import Endpoint
+from tests.cli.command import kept, llmfair, ran, table
+from tests.hiring import write_applications
 
 pytestmark = pytest.mark.whole
 
