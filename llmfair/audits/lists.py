@@ -81,7 +81,8 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     own = source.has_lists and asked == (None, None, None, None)
     if (settings.contrast or attribute.compared) != "binary":
         if own:
-            return source, _of_groups(source, attribute, settings)
+            counts = group_counts(source, attribute, selected_queries(source, settings)).few
+            return source, of_groups(attribute, counts, settings.contrast, settings.min_group)
         raise UsageError(
             f"lists are drawn by a protected and an unprotected group, and {attribute.name} is compared otherwise.",
             "--contrast binary, or lists of your own: a folder with candidates.run, or a table",
@@ -115,11 +116,9 @@ def group_counts(dataset: Dataset, attribute: Attribute, queries: Iterable[Query
     return GroupCounts(groups, {str(group): counts[group] for group in sorted(filter(None, counts))}, unknown)
 
 
-def _of_groups(dataset: Dataset, attribute: Attribute, settings: ListSettings) -> Attribute:
-    """The attribute with the groups that are compared, as the settings say. Raises UsageError."""
-    compared, reference = contrast_of(settings.contrast or attribute.compared)
-    counts = group_counts(dataset, replace(attribute, groups=()), selected_queries(dataset, settings)).few
-    least = settings.min_group
+def of_groups(attribute: Attribute, counts: Mapping[str, int], contrast: str | None, least: int) -> Attribute:
+    """The attribute with the groups that are compared: those of so many items or more. Raises UsageError."""
+    compared, reference = contrast_of(contrast or attribute.compared)
     groups = tuple(group for group, items in counts.items() if items >= least)
     if reference and reference not in groups:
         few = f" only {counts[reference]} items of" if reference in counts else " no group"

@@ -137,16 +137,20 @@ Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
 
 
 def judged_by(settings: JudgementSettings, ranked: Collection[str] = ()) -> tuple[Judgements, Attribute]:
-    """The judgements and the attribute that the settings name. Raises UsageError.
+    """The judgements and the attribute that the settings name, of two sides. Raises UsageError as `judgements_of`."""
+    judgements = judgements_of(settings, ranked)
+    return judgements, attribute_of(judgements, settings.attribute, settings.mixed)
+
+
+def judgements_of(settings: JudgementSettings, ranked: Collection[str] = ()) -> Judgements:
+    """The judgements that the settings name. Raises UsageError.
 
     `ranked` are the documents of the runs, without which a source that loads them by id has no judgements.
     """
     if settings.dataset is not None:
-        judgements = of_dataset(settings.dataset, ranked, options_of(settings))
-    else:
-        assert settings.groups is not None
-        judgements = of_files(settings.qrels, settings.groups, declared(settings))
-    return judgements, attribute_of(judgements, settings.attribute, settings.mixed)
+        return of_dataset(settings.dataset, ranked, options_of(settings))
+    assert settings.groups is not None
+    return of_files(settings.qrels, settings.groups, declared(settings))
 
 
 def options_of(settings: JudgementSettings) -> DataOptions:
@@ -446,6 +450,11 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings) -> Iterator[RunMe
         raise UsageError("logs are measured by themselves, without other runs, qrels and datasets.", LOG_HINT)
     if settings.groups and not (logs or judgements):
         raise UsageError("--groups goes with --qrels, or with a log.", SCORE_FORMS)
+    if not judgements and (settings.contrast is not None or settings.min_group != ScoreSettings.min_group):
+        raise UsageError(
+            "--contrast and --min-group go with --qrels or a dataset; run folders and logs are compared as they were.",
+            "leave them out, or score the folder's rankings/*.run",
+        )
     for run in runs:
         if run.is_dir() and judgements:
             RunDir(run).read_manifest()  # if it is no run, that is what there is to say

@@ -328,7 +328,7 @@ class VerdictWords:
         for each in pairs:
             why = f" ({in_words(each.finding.reason, each.finding.measure)})" * bool(each.finding.reason)
             said.setdefault(STATUSES[each.finding.conclusion] + why, []).append(each)
-        if len(said) == 1:
+        if len(said) == 1 < len(pairs):
             ((status, of),) = said.items()
             figures = {each.figure.value: each for each in of if each.figure and each.figure.value}
             most = sorted(figures)

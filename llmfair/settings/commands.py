@@ -234,6 +234,13 @@ OF_RUNS = frozenset({"dry_run", "fresh", "junit", "label", "open", "report"})
 """What only a run that asks something reads."""
 
 
+COMPARED: Any = LISTS(
+    None,
+    "Which groups are compared: binary (protected with unprotected), pairs, reference:GROUP or rest (each with all "
+    "others) (default: binary where both groups are declared, else pairs).", form=CONTRAST,
+)  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class ListSettings(CommandSettings):
     """Which lists of items are asked about, and what a model sees of an item."""
@@ -256,11 +263,7 @@ class ListSettings(CommandSettings):
     run: str | None = LISTS(
         None, "Of irds:NAME, a run whose rankings are the lists (default: the first 100 that BM25 finds)."
     )
-    contrast: str | None = LISTS(
-        None,
-        "Which groups are compared: binary (protected with unprotected), pairs, reference:GROUP or rest (each with all "
-        "others) (default: binary where both groups are declared, else pairs).", form=CONTRAST,
-    )  # fmt: skip
+    contrast: str | None = COMPARED
     min_group: int = LISTS(
         10, "Compare only groups of so many items in all lists, where contrasts are of several groups.", least=1,
         most=MOST_NUMBERED,
@@ -472,13 +475,18 @@ class JudgementSettings(CommandSettings):
 class ScoreSettings(JudgementSettings, MeasureSettings):
     """What is measured of rankings that exist."""
 
+    contrast: str | None = COMPARED
+    min_group: int = LISTS(
+        10, "Compare only groups that so many items are known to be in, where contrasts are of several groups.",
+        least=1, most=MOST_NUMBERED,
+    )  # fmt: skip
     report: bool = OUTPUT(True, "Write report.html into the --output folder.")
     open: bool = OUTPUT(False, "Open the report in the browser.")
     per_query: bool = OUTPUT(False, "Every query's values as tab-separated rows, then those of all.")
 
     @classmethod
     def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
-        brought = OF_DATASET | OF_FILES | {"attribute", "mixed"}
+        brought = OF_DATASET | OF_FILES | {"attribute", "mixed", "contrast", "min_group"}
         bring = all(run.is_dir() or run.suffix == LOG for run in runs)
         return super().giving_way(flags, runs, output) | (brought if bring else frozenset())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import math
 import shlex
 from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ from llmfair.settings.commands import ScoreSettings
 from tests.cli.command import Snapshot, kept, llmfair, ran, refuses, table, transcript
 from tests.finished import audit
 from tests.folders import balanced, unequally_relevant, write, write_folder
+from tests.hiring import write_applications
 from tests.report.reading import read
 
 pytestmark = pytest.mark.whole
@@ -467,7 +469,7 @@ def test_attributes_of_ones_own_and_mixed_documents() -> None:
     Path("groups.tsv").write_text(
         "d1\tera\told\nd1\tera\tnew\nd2\tera\tnew\nd3\tera\told\nd4\tera\t@UNKNOWN\n"
     )
-    with pytest.raises(UsageError, match="era has no protected and no unprotected group"):
+    with pytest.raises(UsageError, match="era has 0 groups of 10 items or more"):
         scored()
     own = {"attributes": Path("own.toml")}
     assert values(scored(**own))["1", "ExpRatio"] == pytest.approx(v(3) / v(2))
@@ -572,3 +574,54 @@ def test_parity_of_rankings_takes_windows_that_could_bring_them_out_of_the_band(
         for before, after in ((Conclusion.WITHIN, conclusion), (Conclusion.OUTSIDE, "outside")):
             finding = ListwiseFinding(measure="PreferenceOdds(of=ranking)", conclusion=before, reason=None)
             assert in_reach(finding, Reach(low=low, high=high), (0.8, 1.25)).conclusion == after
+
+
+# Several groups
+
+
+BY_PAIRS = (
+    "audited/rankings/neutral.run --qrels audited/qrels.txt --groups audited/groups.tsv -a ethnicity".split()
+)
+
+
+@pytest.fixture
+def by_ethnicity() -> None:
+    """A run audited by four groups, of which one is put behind."""
+    write_applications(Path("apps.csv"))
+    asked = (
+        "-d apps.csv -a ethnicity -m fake:biased,behind=Black,listwise=-0.9 --conditions neutral --no-repeat"
+    )
+    ran("listwise", *f"{asked} -o audited --measures ExpRatio,PreferenceOdds(of=ranking),P@20".split())
+
+
+def odds_of(*arguments: str) -> dict[tuple[str, str], float | None]:
+    """What `llmfair score` says of a ranking, by measure and contrast."""
+    rows = json.loads(ran("score", *arguments, "--json").out)["rows"]
+    of_it = [row for row in rows if row["condition"] in ("neutral", BY_PAIRS[0]) and not row["group"]]
+    return {(row["measure"], row["contrast"]): row["value"] for row in of_it}
+
+
+def test_a_folder_of_several_groups_has_the_figures_of_its_audit(by_ethnicity: None) -> None:
+    scored, rows = odds_of("audited"), table(Path("audited/metrics.csv"))
+    audited = {
+        (r["measure"], r["contrast"]): float(r["value"])
+        for r in rows
+        if r["condition"] == "neutral" and not r["group"]
+    }
+    both = scored.keys() & audited.keys()
+    assert {contrast for measure, contrast in both if measure == "ExpRatio"} == {
+        *kept("results", "audited")["design"]["contrasts"]
+    }
+    assert {place: scored[place] for place in both} == {place: audited[place] for place in both}
+    refuses("run folders and logs are compared as they were", "score", "audited", "--contrast", "rest")
+
+
+def test_contrasts_of_a_run_file_are_those_asked_for(by_ethnicity: None, snapshot: Snapshot) -> None:
+    pairs, held = odds_of(*BY_PAIRS), odds_of(*BY_PAIRS, "--contrast", "reference:White")
+    assert (
+        held["PreferenceOdds(of=ranking)", "Black:White"]
+        == pairs["PreferenceOdds(of=ranking)", "Black:White"]
+    )
+    assert ("ExpRatio", "Asian:Black") in pairs.keys() - held.keys()
+    rates = "--measures SelectionRate@10,ImpactRatio@10 --contrast reference:White --min-group 50"
+    snapshot("score-groups", transcript(f"score {' '.join(BY_PAIRS)} {rates}"))

@@ -796,10 +796,12 @@ def outcome_of(
 
 
 def in_groups(judged: Judged, attribute: Attribute) -> Judged:
-    """The query with the group of every candidate, where several are compared."""
+    """The query with the group of every item, where several are compared: candidates, and those a cut ranking lacks."""
     if not attribute.groups:
         return judged
-    members = {document.doc_id: attribute.group(document) for document in judged.candidates.documents}
+    missing = (judged.groups.documents[of] for of in judged.missing if of in judged.groups.documents)
+    items = (*judged.candidates.documents, *missing)
+    members = {document.doc_id: attribute.group(document) for document in items}
     return replace(judged, members=members, names=attribute.groups, between_contrasts={})
 
 

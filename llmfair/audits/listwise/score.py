@@ -16,7 +16,7 @@ from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import results_of
-from llmfair.audits.lists import asked_of_lists
+from llmfair.audits.lists import asked_of_lists, of_groups
 from llmfair.audits.listwise.measure import (
     EXCESS,
     HEADLINE,
@@ -35,7 +35,7 @@ from llmfair.audits.listwise.measure import (
     with_family,
 )
 from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding, ListwiseResults, of_stratum
-from llmfair.datasets.base import attribute_of
+from llmfair.datasets.base import attribute_of, named_attribute
 from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
 from llmfair.io.files import read_lines
@@ -43,7 +43,19 @@ from llmfair.io.trec import RunFile, read_run
 from llmfair.metrics.base import Column, Groups, Judged, Measure, Quotient, measure_each
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
-from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Key, Measurement, Query, Ranking, Side
+from llmfair.nouns import (
+    CROSSED,
+    Attribute,
+    Candidates,
+    Conclusion,
+    Document,
+    Key,
+    Measurement,
+    MixedPolicy,
+    Query,
+    Ranking,
+    Side,
+)
 from llmfair.probes import REPEAT
 from llmfair.results import MEASURED, Band, Family, Reach, Words
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
@@ -82,11 +94,12 @@ class Against:
 
     @cached_property
     def groups(self) -> Groups:
-        attributes = {
-            attribute.name: attribute for attribute in (*self.judgements.attributes, self.attribute)
-        }
+        attributes = {attribute.name: attribute for attribute in self.judgements.attributes}
+        if self.attribute.groups:
+            attributes[self.attribute.name] = self.attribute
         documents = {**self.judgements.documents, **self.stand_ins}
-        return Groups(self.attribute.name, attributes, documents, self.relevant)
+        name = CROSSED.join(self.attribute.crossed) or self.attribute.name
+        return Groups(name, attributes, documents, self.relevant)
 
     def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
         """One query with the rankings of it; of several contrasts, in the first. Without a candidate list, what was
@@ -185,7 +198,7 @@ def of_folder(run: RunDir, settings: ScoreSettings) -> Rankings:
     lists = {row.query_id: row.doc_ids for row in read_lines(path / "candidates.jsonl", CandidatesLine)}
     listed = {doc_id: Document(doc_id, "") for doc_ids in lists.values() for doc_id in doc_ids}
     judgements = replace(judgements, documents={**listed, **judgements.documents})
-    attribute = attribute_of(judgements, settings.attribute or audited.name, lists_asked.mixed)
+    attribute = compared_groups(judgements, settings.attribute or audited.name, lists_asked.mixed, settings)
     # as metrics.csv has it: a condition's orders and repeats together, then each by itself if there are several
     together = {name: [*of_it.values()] for name, of_it in files.items() if of_it}
     alone = {name: [file] for of_it in files.values() if len(of_it) > 1 for name, file in of_it.items()}
@@ -201,12 +214,26 @@ def of_folder(run: RunDir, settings: ScoreSettings) -> Rankings:
     )
 
 
+def compared_groups(
+    judgements: Judgements, name: str | None, mixed: MixedPolicy, settings: ScoreSettings
+) -> Attribute:
+    """The attribute of this name with its two sides, with the groups that it was audited by, or with those that enough
+    documents have. Raises UsageError."""
+    attribute = named_attribute(judgements, name, mixed)
+    if attribute.groups or (settings.contrast or attribute.compared) == "binary":
+        return attribute_of(judgements, name, mixed)
+    groups = (attribute.groups_of(document) for document in judgements.documents.values())
+    counts = Counter(of[0] for of in groups if len(of) == 1)
+    return of_groups(attribute, dict(sorted(counts.items())), settings.contrast, settings.min_group)
+
+
 def score_files(paths: Sequence[Path], settings: ScoreSettings) -> Iterator[scoring.RunMeasurement]:
     """TREC run files, one after the other, so that of many large ones one is in memory: a file's tag is the model.
 
     Raises UsageError, also for a file of which nothing is judged.
     """
-    against = Against(*scoring.judged_by(settings))
+    judgements = scoring.judgements_of(settings)
+    against = Against(judgements, compared_groups(judgements, settings.attribute, settings.mixed, settings))
     for path in paths:
         file = scoring.read_file(path)
         scoring.check_queries(path, file, against.judgements)
