@@ -240,7 +240,7 @@ def ratio_of_means(values: Sequence[Value], inference: Inference) -> Estimate | 
     ]
     over = [[ratio.numerator for ratio in factor] for factor in zip(*factors, strict=True)]
     under = [[ratio.denominator for ratio in factor] for factor in zip(*factors, strict=True)]
-    if not over or not all(map(any, [*over, *under])):
+    if not over or not all(sum(side) > 0 for side in (*over, *under)):
         return None
     # the second ratio divides
     estimate = inference.ratio([over[0], *under[1:]], [under[0], *over[1:]])

@@ -195,12 +195,12 @@ def _interval(centre: float, error: float, queries: int, level: float, exponenti
 
 
 def _factors(values: ArrayLike) -> Floats:
-    """One side of a ratio as shape (factors, queries). Raises ValueError for a side that is negative or all 0."""
+    """One side of a ratio as shape (factors, queries). Raises ValueError for one whose sum is not positive."""
     factors = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if factors.ndim != 2 or not factors.size or not np.isfinite(factors).all():
         raise ValueError("a ratio of means needs one finite number per query")
-    if (factors < 0).any() or not factors.any(axis=1).all():
-        raise ValueError("a ratio of means needs two groups that are not negative and not all 0")
+    if (factors.sum(axis=1) <= 0).any():  # what is left of a query's exposure without its order may be below 0
+        raise ValueError("a ratio of means needs two groups whose sums are positive")
     return factors
 
 

@@ -171,7 +171,7 @@ def listwise_table(results: ListwiseResults) -> Table:
     ):  # what is of a group or a pair is in its row, what compares none in that of the prompt
         figures += [
             (
-                (results.measures[0] if row.measure == "GroupOdds" else row.measure, ""),
+                ("PreferenceOdds" if row.measure == "GroupOdds" else row.measure, ""),
                 Key(row.condition, contrast=row.group or row.contrast),
                 row,
             )
