@@ -9,7 +9,8 @@ for Evaluating Ranked Lists in Terms of Group Fairness and Relevance", ACM TOIS 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,21 +34,10 @@ WHY: Mapping[str, str] = {
     "unknown_items": "some items have no group, so the range is not known",
 }
 OF_RATES: dict[str, Any] = {"bounds": (0.0, 1.0), "of_all": True, "undefined": WHY, "cite": "6 RCNY 5-301"}
-OF_EXPOSURE: dict[str, Any] = {**OF_RATES, "cite": "Wang et al. 2024, Eq. 1-2"}
 OF_RATIOS: dict[str, Any] = {
-    **OF_RATES,
-    "bounds": (0.0, math.inf),
-    "scale": "log",
-    "aggregate": "impact-ratio",
-}
-
-
-def _by_group(judged: Judged, got: Got | Undefined) -> Values:
-    return {name: got if isinstance(got, Undefined) else OfGroup(got, name) for name in judged.names}
-
-
-def _together(got: Got | Undefined) -> Values:
-    return got if isinstance(got, Undefined) else OfGroup(got)
+    "bounds": (0.0, math.inf), "scale": "log", "aggregate": "impact-ratio", "better": "higher",
+}  # fmt: skip
+EXPOSURE = "Wang et al. 2024, Eq. 1-2"
 
 
 def _got(judged: Judged, amount: Floats, weights: Floats | None = None) -> Got:
@@ -56,10 +46,8 @@ def _got(judged: Judged, amount: Floats, weights: Floats | None = None) -> Got:
     return Got(judged.doc_ids, judged.groups_of, amount, judged.grades, reference, weights)
 
 
-def _selected(judged: Judged, cutoff: int) -> Got | Undefined:
+def _selected(judged: Judged, cutoff: int) -> Got:
     """In which share of the runs each item was among the first k."""
-    if not judged.rankings:
-        return Undefined("not_ranked")
     share = np.zeros(len(judged.doc_ids))
     for order in judged.orders:
         share[order[:cutoff]] += 1 / len(judged.orders)
@@ -68,8 +56,6 @@ def _selected(judged: Judged, cutoff: int) -> Got | Undefined:
 
 def _scored(judged: Judged) -> Got | Undefined:
     """Each item's score, the mean of the runs that gave it one."""
-    if not judged.rankings:
-        return Undefined("not_ranked")
     scores: dict[str, list[float]] = {}
     for ranking in judged.rankings:
         for doc_id, score in zip(ranking.doc_ids, ranking.scores or (), strict=False):
@@ -79,90 +65,81 @@ def _scored(judged: Judged) -> Got | Undefined:
     return _got(judged, np.array([np.mean(scores.get(doc_id, math.nan)) for doc_id in judged.doc_ids]))
 
 
-def _attention(judged: Judged, cutoff: int | None) -> Got | Undefined:
+def _amounts(judged: Judged, cutoff: int | None) -> Got | Undefined:
+    """What each item got: a place among the first k, or of a measure without @k its score."""
+    return _scored(judged) if cutoff is None else _selected(judged, cutoff)
+
+
+def _attention(judged: Judged, cutoff: int | None) -> Got:
     """Each item's exposure over the mean of its list, so that lists of any length speak on one scale."""
-    if not judged.rankings:
-        return Undefined("not_ranked")
     weights = position_weights(len(judged.doc_ids), cutoff)
     return _got(judged, exposures(judged, cutoff) / weights.mean(), weights / weights.mean())
 
 
-@measure("SelectionRate", **OF_RATES, cutoff="required", aggregate="selection-rate", label="selection rate")
-def selection_rate(judged: Judged, cutoff: int) -> Values:
-    """A group's items among the first k of all lists together, over its items in them; of several runs the mean."""
-    return _by_group(judged, _selected(judged, cutoff))
+def _pooled(
+    name: str, got: Callable[[Judged, Any], Got | Undefined], by_group: bool, says: str, **declared: Any
+) -> None:
+    """Defines a measure of what items got, of each group or of all together."""
+
+    def values(judged: Judged, cutoff: int | None) -> Values:
+        of = got(judged, cutoff) if judged.rankings else Undefined("not_ranked")
+        groups = judged.names if by_group else ("",)
+        return {group: of if isinstance(of, Undefined) else OfGroup(of, group) for group in groups}
+
+    measure(name, says=says, **{**OF_RATES, **declared})(values)
 
 
-@measure("ImpactRatio", **OF_RATIOS, cutoff="required", better="higher", label="impact ratio")
-def impact_ratio(judged: Judged, cutoff: int) -> Values:
-    """A group's selection rate over the highest group's, or over that of a fixed reference (`stats.selection`)."""
-    return _by_group(judged, _selected(judged, cutoff))
-
-
-@measure("ImpactRatio(score)", **OF_RATIOS, cutoff="none", better="higher", label="impact ratio of scores")
-def impact_ratio_of_scores(judged: Judged, cutoff: None) -> Values:
-    """The share of a group that scores above the median of all items of all lists, over the highest such share."""
-    return _by_group(judged, _scored(judged))
-
-
-@measure(
-    "ImpactRatio(chance)", **OF_RATES, aggregate="impact-by-chance", label="least impact ratio by chance",
+_pooled(
+    "SelectionRate", _selected, True,
+    "A group's items among the first k of all lists together, over its items in them; of several runs the mean.",
+    cutoff="required", aggregate="selection-rate", label="selection rate",
+)  # fmt: skip
+_pooled(
+    "ImpactRatio", _selected, True,
+    "A group's selection rate over the highest group's, or over that of a fixed reference (`stats.selection`).",
+    **OF_RATIOS, cutoff="required", label="impact ratio",
+)  # fmt: skip
+_pooled(
+    "ImpactRatio(score)", _amounts, True,
+    "The share of a group that scores above the median of all items of all lists, over the highest such share.",
+    **OF_RATIOS, cutoff="none", label="impact ratio of scores",
+)  # fmt: skip
+_pooled(
+    "ImpactRatio(chance)", _amounts, False,
+    "The least impact ratio when labels are dealt at random, one a person over all lists; of scores without @k.",
+    aggregate="impact-by-chance", label="least impact ratio by chance",
     note="its limits hold 95 % of what chance gives; p: of a least ratio as small as the one found",
 )  # fmt: skip
-def impact_ratio_by_chance(judged: Judged, cutoff: int | None) -> Values:
-    """The least impact ratio when labels are dealt at random, one a person over all lists; of scores without @k."""
-    return _together(_scored(judged) if cutoff is None else _selected(judged, cutoff))
-
-
-@measure(
-    "ImpactRatio(least)", **OF_RATES, aggregate="least-attainable", cutoff="required",
-    label="least attainable impact ratio",
+_pooled(
+    "ImpactRatio(least)", _selected, True,
+    "The least impact ratio that a group can have in any orders of these lists.",
+    cutoff="required", aggregate="least-attainable", label="least attainable impact ratio",
 )  # fmt: skip
-def least_impact_ratio(judged: Judged, cutoff: int) -> Values:
-    """The least impact ratio that a group can have in any orders of these lists."""
-    return _by_group(judged, _selected(judged, cutoff))
-
-
-@measure(
-    "ExpRatio(worst)", **OF_EXPOSURE, aggregate="worst-exposure", better="higher", label="worst exposure ratio",
+_pooled(
+    "ExpRatio(worst)", _attention, False,
+    "The least over the greatest mean exposure of groups, over the items of all lists: 1 where all get alike.\n\n"
+    "Exposure is that of `ExpRatio`, over the mean of the item's list. p: of so small a ratio when labels are dealt at "
+    "random, one a person over all lists, within grades.",
+    cite=EXPOSURE, aggregate="worst-exposure", better="higher", label="worst exposure ratio",
 )  # fmt: skip
-def worst_exposure_ratio(judged: Judged, cutoff: int | None) -> Values:
-    """The least over the greatest mean exposure of groups, over the items of all lists: 1 where all get alike.
-
-    Exposure is that of `ExpRatio`, over the mean of the item's list. p: of so small a ratio when labels are dealt at
-    random, one a person over all lists, within grades.
-    """
-    return _together(_attention(judged, cutoff))
-
-
-@measure(
-    "ExpRatio(chance)", **OF_EXPOSURE, aggregate="exposure-by-chance", label="worst exposure ratio by chance",
+_pooled(
+    "ExpRatio(chance)", _attention, False,
+    "`ExpRatio(worst)` when labels are dealt at random, one a person over all lists, within grades.",
+    cite=EXPOSURE, aggregate="exposure-by-chance", label="worst exposure ratio by chance",
     note="its limits hold 95 % of what chance gives",
 )  # fmt: skip
-def exposure_ratio_by_chance(judged: Judged, cutoff: int | None) -> Values:
-    """`ExpRatio(worst)` when labels are dealt at random, one a person over all lists, within grades."""
-    return _together(_attention(judged, cutoff))
-
-
-@measure(
-    "ExpRatio(least)", **OF_EXPOSURE, aggregate="least-attainable", label="least attainable exposure ratio"
-)
-def least_exposure_ratio(judged: Judged, cutoff: int | None) -> Values:
-    """The least `ExpRatio(worst)` that any orders of these lists have."""
-    return _together(_attention(judged, cutoff))
-
-
-def _codes(judged: Judged) -> Codes:
-    """The group of every candidate by its place in `names`, -1 for none; shape (n,)."""
-    codes = np.full(len(judged.doc_ids), -1)
-    for code, members in enumerate(judged.groups_of.values()):
-        codes[members] = code
-    return codes
+_pooled(
+    "ExpRatio(least)", _attention, False, "The least `ExpRatio(worst)` that any orders of these lists have.",
+    cite=EXPOSURE, aggregate="least-attainable", label="least attainable exposure ratio",
+)  # fmt: skip
 
 
 def _target(judged: Judged, target: str) -> tuple[Codes, Floats] | Undefined:
-    """Codes of all candidates, and the share that each group should have; shape (groups,)."""
-    codes = _codes(judged)
+    """The group of every candidate by its place in `names`, -1 for none, shape (n,), and the share that each group
+    should have, shape (groups,)."""
+    codes = np.full(len(judged.doc_ids), -1)
+    for code, members in enumerate(judged.groups_of.values()):
+        codes[members] = code
     of = codes[judged.grades > 0] if target == "relevant" else codes
     counts = np.bincount(of[of >= 0], minlength=len(judged.names)).astype(float)
     if target == "uniform":
@@ -193,7 +170,8 @@ def ndkl(judged: Judged, cutoff: int | None, target: str) -> Values:
     return float(np.mean(defined)) if defined else Undefined("no_known_group")
 
 
-def _attainable(judged: Judged, cutoff: int | None, target: str, end: int) -> Values:
+def _attainable(end: int, judged: Judged, cutoff: int | None, target: str) -> Values:
+    """The least (0) or the greatest (1) NDKL of any order of the list."""
     aimed = _target(judged, target)
     if isinstance(aimed, Undefined):
         return aimed
@@ -204,16 +182,11 @@ def _attainable(judged: Judged, cutoff: int | None, target: str, end: int) -> Va
     return normalised_kl_range(tuple(counts.tolist()), tuple(shares.tolist()), cutoff)[end]
 
 
-@measure("NDKL(least)", **OF_NDKL, label="least attainable divergence")
-def least_ndkl(judged: Judged, cutoff: int | None, target: str) -> Values:
-    """The least NDKL of any order of the list."""
-    return _attainable(judged, cutoff, target, 0)
-
-
-@measure("NDKL(greatest)", **OF_NDKL, label="greatest attainable divergence")
-def greatest_ndkl(judged: Judged, cutoff: int | None, target: str) -> Values:
-    """The greatest NDKL of any order of the list."""
-    return _attainable(judged, cutoff, target, 1)
+for place, end in enumerate(("least", "greatest")):
+    says = f"The {end} NDKL of any order of the list."
+    measure(f"NDKL({end})", **OF_NDKL, label=f"{end} attainable divergence", says=says)(
+        partial(_attainable, place)
+    )
 
 
 PATIENCE = 0.99
