@@ -413,34 +413,30 @@ def compared(
     top = max(ratios, key=lambda label: (chosen[label] / all_of[label], all_of[label]), default="")
     found = []
     for label in sorted(all_of, key=lambda label: (label is None, label)):
-        n, selected = all_of[label], chosen[label]
-        of = Category(
-            attribute=attribute, category=label or NOBODY_KNOWS, people=people[label], applications=n,
-            share=n / len(labels), selected=selected,
-        )  # fmt: skip
+        n, selected, ratio = all_of[label], chosen[label], ratios.get(label or "")
+        tested = dict[str, Any]()
         if label is None:
-            found.append(replace(of, reason="category not known, or several: in no rate"))
-            continue
-        of = replace(of, rate=selected / n)
-        if (ratio := ratios.get(label)) is None:
-            found.append(replace(of, reason="under 2 % of the applications: no ratio, 6 RCNY 5-301 (d)"))
-            continue
-        of = replace(of, against=top)
-        if not chosen[top]:
-            of = replace(of, reason="nobody of any category is selected: no ratio")
+            reason = "category not known, or several: in no rate"
+        elif ratio is None:
+            reason = "under 2 % of the applications: no ratio, 6 RCNY 5-301 (d)"
         elif not selected:
-            of = replace(of, reason="nobody of the category is selected: no ratio")
+            reason = f"nobody of {'the' if chosen[top] else 'any'} category is selected: no ratio"
         else:
-            why = REASONS.get(ratio.reason or "", "")
-            of = replace(of, impact_ratio=ratio.value, low=ratio.low, high=ratio.high, reason=why)
-        if label != top and chosen[top]:
+            reason = REASONS.get(ratio.reason or "", "")
+            tested = {"impact_ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+        if ratio is not None and label != top and chosen[top]:
             z, exact = independent(selected, n, chosen[top], all_of[top])
             below = 5 * selected * all_of[top] < 4 * chosen[top] * n
-            of = replace(of, below_four_fifths=below, p_two_proportion=z, p_exact=exact)
-            of = replace(of, p_by_list=ratio.p_adjusted)
-            if (figure := odds.get((label, top))) is not None:
-                of = replace(of, odds=figure.value, odds_low=figure.low, odds_high=figure.high)
-        found.append(of)
+            tested |= {"below_four_fifths": below, "p_two_proportion": z, "p_exact": exact}
+            tested |= {"p_by_list": ratio.p_adjusted}
+            if figure := odds.get((label or "", top)):
+                tested |= {"odds": figure.value, "odds_low": figure.low, "odds_high": figure.high}
+        category = Category(
+            attribute=attribute, category=label or NOBODY_KNOWS, people=people[label], applications=n,
+            share=n / len(labels), selected=selected, rate=None if label is None else selected / n,
+            against="" if ratio is None else top, reason=reason, **tested,
+        )  # fmt: skip
+        found.append(category)
     return found
 
 

@@ -586,21 +586,22 @@ def figure(outcomes: Compared, stratum: Stratum | None = None, contrast: Contras
     Of several groups those of the first of `contrast` against the second, from the fit of all; where only these two
     were compared, as where there are no others.
     """
-    if contrast is not None and outcomes.groups is not None:
-        pair = outcomes.pair(contrast)
-        if outcomes.several:
-            return _of_pair(outcomes, stratum, contrast, pair)
-        outcomes = pair
-    own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
-    if (without := _without(own)) is not None:
+    pair = outcomes if contrast is None or outcomes.groups is None else outcomes.pair(contrast)
+    own = pair if stratum is None else pair.some(pair.of(stratum))
+    count, queries, without = own.size, len(np.unique(own.query)), _without(own)
+    if contrast is not None and outcomes.several and (without is None or without.always_ahead is not None):
+        linked = group_fit(outcomes, stratum)
+        if linked is None or linked.component[contrast[0]] != linked.component[contrast[1]]:
+            return without or Figure(count, queries, "separated")
+        return linked.figure(linked.contrast(*contrast), count, queries, contrast)
+    if without is not None:
         return without
-    count, queries = own.size, len(np.unique(own.query))
     fit, rows = None, own
     if stratum is None or count >= FEWEST_ALONE:
         fit = fitted(own, own.weights(stratum))
     shared = stratum is not None and fit is None
     if shared:
-        rows = outcomes
+        rows = pair
         fit = fitted(rows, rows.weights(None), stratum)
     if fit is None:
         return Figure(count, queries, "separated")
@@ -633,17 +634,6 @@ def _without(own: Compared) -> Figure | None:
 
 def _few(comparisons: int) -> str:
     return "too_few_comparisons" if comparisons < FEWEST_COMPARISONS else "too_few_queries"
-
-
-def _of_pair(outcomes: Compared, stratum: Stratum | None, contrast: Contrast, pair: Compared) -> Figure:
-    own = pair if stratum is None else pair.some(pair.of(stratum))
-    without, count, queries = _without(own), own.size, len(np.unique(own.query))
-    if without is not None and without.always_ahead is None:
-        return without
-    fit = group_fit(outcomes, stratum)
-    if fit is None or fit.component[contrast[0]] != fit.component[contrast[1]]:
-        return without or Figure(count, queries, "separated")
-    return fit.figure(fit.contrast(*contrast), count, queries, contrast)
 
 
 def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Figure]:
@@ -714,26 +704,23 @@ class GroupFit:
 
 def group_fit(outcomes: Compared, stratum: Stratum | None = None) -> GroupFit | None:
     """The fit of several groups, once for all contrasts between them; None without a finite one."""
-    if stratum not in outcomes.fits:
-        outcomes.fits[stratum] = _group_fit(outcomes, stratum)
-    return outcomes.fits[stratum]
-
-
-def _group_fit(outcomes: Compared, stratum: Stratum | None) -> GroupFit | None:
+    if stratum in outcomes.fits:
+        return outcomes.fits[stratum]
     assert outcomes.groups is not None
+    outcomes.fits[stratum] = None
     groups = int(outcomes.groups.max(initial=-1)) + 1
     own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
     component = _linked(own, None, groups)
-    rows = own.among(component)
+    rows, shared = own.among(component), False
     if not rows.size:
         return None
-    if (stratum is None or rows.size >= FEWEST_ALONE) and (fit := fitted(rows, rows.weights(stratum))):
-        return GroupFit(fit, rows.effects, component, False)
-    if stratum is None:
-        return None
-    rows = outcomes.among(_linked(outcomes, stratum, groups), stratum)
-    shared = fitted(rows, rows.weights(None), stratum)
-    return None if shared is None else GroupFit(shared, rows.effects, component, True)
+    fit = fitted(rows, rows.weights(stratum)) if stratum is None or rows.size >= FEWEST_ALONE else None
+    if fit is None and stratum is not None:
+        rows, shared = outcomes.among(_linked(outcomes, stratum, groups), stratum), True
+        fit = fitted(rows, rows.weights(None), stratum)
+    if fit is not None:
+        outcomes.fits[stratum] = GroupFit(fit, rows.effects, component, shared)
+    return outcomes.fits[stratum]
 
 
 def _t(distance: float, error: float) -> float:
