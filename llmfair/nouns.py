@@ -73,7 +73,7 @@ Compared = Literal["binary", "pairs", "reference", "rest"]
 BETWEEN = ":"
 """Between the two groups of a contrast, `Black:White`."""
 OTHERS = "others"
-"""What the other side of a contrast is called that a group has with all others."""
+"""The second group of a contrast with all other groups."""
 CROSSED = "*"
 """Between the attributes, or the groups, that an intersection is made of: `gender*race`, `female*Black`."""
 MOST_LETTERS = 40

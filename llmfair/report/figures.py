@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from llmfair.metrics.base import plain_name
 from llmfair.report.phrases import capitalised
@@ -50,16 +51,22 @@ def on_log(value: Value | None) -> Value | None:
 
 
 def headline_plots(
-    results: Results, conditions: Sequence[str], declared: Declared, titles: Mapping[str, str]
+    results: Results,
+    conditions: Sequence[str],
+    declared: Declared,
+    titles: Mapping[str, str],
+    where: str = "",
 ) -> Iterator[Plot]:
-    """The measures that conclusions speak of, against their band; `titles` of conditions not told by their names."""
+    """The measures that conclusions speak of, against their band; `titles` of conditions not told by their names,
+    `where` ends the figures' own."""
     cells = results.by_key()
     values = [
         spoken_of(finding, titles.get(condition, condition), condition, cells)
         for condition in conditions
         if (finding := results.findings.get(condition))
     ]
-    return against_the_band(values, declared, results.band, favoured_of(results.words), HEADLINES)
+    plots = against_the_band(values, declared, results.band, favoured_of(results.words), HEADLINES)
+    return (replace(plot, title=plot.title + where) for plot in plots)
 
 
 def spoken_of(
@@ -93,9 +100,9 @@ def against_the_band(
             yield ratios(of_measure, label, band, title, name + ending, favoured=favoured)
 
 
-def favoured_of(words: Words) -> tuple[str, str]:
-    """Who is favoured below parity, and above."""
-    return words.unprotected, words.protected
+def favoured_of(words: Words) -> tuple[str, str] | None:
+    """Who is favoured below parity, and above; None of several groups, whose rows name them."""
+    return (words.unprotected, words.protected) if words.protected else None
 
 
 def ratio_plots(

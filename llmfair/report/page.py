@@ -36,7 +36,7 @@ from llmfair.report.table import (
     lead_of,
     places_of,
 )
-from llmfair.report.words import LIMITS
+from llmfair.report.words import LIMITS, OF_GROUPS
 from llmfair.results import (
     Declared,
     Evidence,
@@ -73,11 +73,13 @@ class Method:
     limits: Sequence[str]
 
 
-def limits_of(runs: Iterable[Any]) -> list[str]:
+def limits_of(runs: Sequence[Any]) -> list[str]:
     """What figures of these results cannot say; those of studies, adapters and rankings are of lists and pairs."""
     tasks = [results.task for results in runs]
     limits = [kind_of(task).words.limits if registry.has("audit", task) else LIMITS for task in tasks]
-    return [*dict.fromkeys(sentence for of_kind in limits for sentence in of_kind)]
+    several = any(getattr(getattr(results, "design", None), "contrasts", ()) for results in runs)
+    of_all = dict.fromkeys(sentence for of_kind in limits for sentence in of_kind)
+    return [OF_GROUPS if several and sentence == LIMITS[0] else sentence for sentence in of_all]
 
 
 def cost_of(manifest: Manifest | None) -> str:
@@ -125,7 +127,7 @@ def facts_of(
         ("temperature", str(settings["temperature"]) if "temperature" in settings else ""),
         ("seed", str(of("seed"))),
         ("interval level", f"{100 * results.level:g} %"),
-        ("band of conclusions", "{:g} to {:g}".format(*results.band) if sides else ""),
+        ("band of conclusions", "{:g} to {:g}".format(*results.band) if of("findings") else ""),
         ("the model sees", manifest.sees if manifest else ""),
         ("prompt", f"{prompt.file}, SHA-256 {prompt.sha256}" if prompt else ""),
         ("lists, SHA-256", settings.get("lists_sha256")),
@@ -137,7 +139,12 @@ def facts_of(
 def _measured(results: Any) -> list[tuple[str, Any]]:
     """Of rankings that exist: which ones, and what they were measured against, as the user named them."""
     named, runs = results.settings, results.runs
-    whom = (f"{run.attribute}: {run.words.protected} (protected), {run.words.unprotected}" for run in runs)
+    whom = (
+        f"{run.attribute}: {run.words.protected} (protected), {run.words.unprotected}"
+        if run.words.protected
+        else run.attribute
+        for run in runs
+    )
     return [
         ("runs", ", ".join(named.get("runs", ()))),
         ("data set", "" if "qrels" in named else ", ".join(dict.fromkeys(run.dataset for run in runs))),
@@ -339,7 +346,8 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
     page = plain_page(
         results, exhibits, replace(section, facts=[*section.facts, *calls]), words.title,
-        f"{results.short_name} on {results.dataset}" + f", {results.attribute}" * bool(results.words.protected),
+        f"{results.short_name} on {results.dataset}"
+        + f", {results.attribute}" * bool(results.words.protected or contrasts),
         asdict(results.words), lacking_of(source),
         warnings_of([results.model], results.requirements, results.warnings),
         queries_table(

@@ -103,6 +103,7 @@ def audited_note(results: Results) -> list[str]:
     simulated = ", a simulated model" * results.model.startswith("fake:")
     protected = results.words.protected
     about = [f"{results.attribute} (protected: {protected})"] if protected else []
+    about += [results.attribute] * bool(results.design.contrasts)
     return [results.dataset, *about, f"{results.named_model}{simulated}"]
 
 

@@ -32,6 +32,8 @@ Lead = tuple[tuple[str, str], ...]
 class Table:
     """A table with a line above it and sentences below it; `said`: what it concludes of each condition, by name.
 
+    `names`: how many columns, the first ones, name a row.
+
     `lead`: named lines before everything, such as the verdict. `sees`: what the model saw, told below the title.
     `strong`: the cells that stand out, (row, column). `below`: a table of something else about the same.
     """
@@ -45,6 +47,7 @@ class Table:
     sees: str = ""
     strong: frozenset[tuple[int, int]] = frozenset()
     below: Table | None = None
+    names: int = 1
 
     @property
     def above(self) -> tuple[str, ...]:
@@ -217,7 +220,7 @@ Line = list[tuple[str, bool]]
 def drawing(table: Table, width: int = sys.maxsize) -> Iterator[Line]:
     """The table in lines of this width, with its lead and title above and its notes below.
 
-    As many columns stand beside the first one as there is room for, and those without room below, table by table.
+    As many columns stand beside those that name rows as there is room for, the others below, table by table.
     """
 
     def part(lines: Iterable[str], strong: bool = False) -> list[Line]:
@@ -228,7 +231,7 @@ def drawing(table: Table, width: int = sys.maxsize) -> Iterator[Line]:
     title = part(wrapped(table.title, width), strong=True) + part(wrapped(table.sees, width))
     for lines in filter(None, (lead, title)):
         yield from [*lines, []]
-    for widths in _parts([*zip(table.header, *table.rows, strict=True)], width):
+    for widths in _parts([*zip(table.header, *table.rows, strict=True)], width, table.names):
         for at, cells in enumerate([table.header, *table.rows], -1):
             strong = (at < 0 or (at, place) in table.strong for place in widths)
             yield from _lines([cells[place] for place in widths], [*widths.values()], [*strong], at < 0)
@@ -265,7 +268,7 @@ def _lines(
         yield [(f" {texts[place]}{padding[place]}", strong[place]) for place in range(last + 1)]
 
 
-def _parts(columns: Sequence[Sequence[str]], width: int) -> Iterator[dict[int, int]]:
+def _parts(columns: Sequence[Sequence[str]], width: int, names: int = 1) -> Iterator[dict[int, int]]:
     """The widths of columns, by their places, table by table.
 
     None is narrower than its longest word, or `LEAST_FOLDED`, where there is room for so much.
@@ -280,10 +283,11 @@ def _parts(columns: Sequence[Sequence[str]], width: int) -> Iterator[dict[int, i
     if sum(widest) + len(GAP) * len(widest) > width:
         words = [[word for cell in cells for word in wrapped(cell, 1, cell=True)] for cells in columns]
         least = [min(longest(of), LEAST_FOLDED) for of in words]
-    parts = [[0]] if columns else []
-    for place in range(1, len(columns)):
-        if len(parts[-1]) > 1 and sum(least[at] + len(GAP) for at in (*parts[-1], place)) > width:
-            parts.append([0])
+    first = [*range(min(names, len(columns)))]
+    parts = [[*first]] if columns else []
+    for place in range(names, len(columns)):
+        if len(parts[-1]) > names and sum(least[at] + len(GAP) for at in (*parts[-1], place)) > width:
+            parts.append([*first])
         parts[-1].append(place)
     return (_widths(places, widest, least, width) for places in parts)
 

@@ -295,28 +295,36 @@ class VerdictWords:
         signs = {each.key.groups: 0 for each in pairs}
         signs |= {key.groups: -1 if of == key.groups else 1 for key, of in both.items()}
         parts, named = list[str](), named_groups(signs)
+        of_others = all(second == OTHERS for _, second in signs)
+
+        def whom(key: Key, name: str) -> str:
+            """The other side; of all others with those among them that are outside, too."""
+            among = [other.groups[0] for other in both if other != key]
+            return (
+                (f"all {name}, among them {listed(among)}" if among else f"all {name}") if of_others else name
+            )
+
         for place, groups in ((0, named.behind), (1, named.ahead)):
-            for group in groups:
-                of_it = [key for key in left if both[key][place] == group and group != OTHERS]
-                if of_it:
-                    others = listed([both[key][1 - place] for key in of_it])
-                    if others == OTHERS:
-                        others = f"all others, among them {listed([of for of, _ in signs if of != group])}"
-                    figures = ", ".join(self.odds(left.pop(key)) for key in of_it)
+            for group in (name for name in groups if name != OTHERS or not of_others):
+                if of_it := [key for key in left if both[key][place] == group]:
+                    others = listed([whom(key, both[key][1 - place]) for key in of_it])
+                    figures = ", ".join(self.odds(left.pop(key), bool(place)) for key in of_it)
                     says = "ahead of" if place else "behind"
                     parts.append(f"{group} is put {says} {others} ({pairs[0].headline} {figures})")
         parts += [
             f"{both[key][0]} is put behind {both[key][1]} ({each.headline} {self.odds(each)})"
             for key, each in left.items()
         ]
-        rest = "no other pair leaves" if len(pairs) > len(outside) else "every pair is outside"
+        what = "group" if of_others else "pair"
+        rest = f"no other {what} leaves" if len(pairs) > len(outside) else f"every {what} is outside"
         return "; ".join(parts) + f"; {rest} the band"
 
-    def odds(self, case: Case) -> str:
-        """The figure of a pair, told of the group that is behind: below parity; and of which items, unless of all."""
-        figure, items = case.figure, case.finding.decisive
+    def odds(self, case: Case, ahead: bool = False) -> str:
+        """The figure of a pair, told of the group that is behind, below parity, or of the one that is `ahead`; and of
+        which items, unless of all."""
+        figure, behind, items = case.figure, case.protected_behind, case.finding.decisive
         whose = f" of {items} items" * (items != "all")
-        if figure is None or case.protected_behind is not False:
+        if figure is None or behind in (None, not ahead):
             return case.interval + whose
         ends = zip(("high", "value", "low"), figure.ends, strict=True)
         turned = {end: 1 / value if value else None for end, value in ends}
@@ -332,14 +340,15 @@ class VerdictWords:
             ((status, of),) = said.items()
             figures = {each.figure.value: each for each in of if each.figure and each.figure.value}
             most = sorted(figures)
-            ends = [self.odds(figures[most[place]]) for place in (0, -1)] if most else []
+            ends = [figures[most[place]].interval for place in (0, -1)] if most else []
             between = f", {pairs[0].headline} from {' to '.join(ends)}" if len(most) > 1 else ""
             return f"all {len(of)} pairs of groups: {status}{between}"
+        gravest = sorted(said.items(), key=lambda each: [*STATUSES].index(each[1][0].finding.conclusion))
         return "; ".join(
-            f"{listed([' and '.join(each.key.groups) for each in of[:MOST_PAIRS]])}"
-            + f" and {len(of) - MOST_PAIRS} more pairs" * (len(of) > MOST_PAIRS)
-            + f": {status}"
-            for status, of in said.items()
+            f"{status} for {listed([each.key.contrast for each in of])}"
+            if len(of) <= MOST_PAIRS
+            else f"{status} for {len(of)} of {len(pairs)} pairs of groups"
+            for status, of in gravest
         )
 
     # The four sentences
@@ -377,7 +386,8 @@ class VerdictWords:
     def title(self, case: Case) -> str:
         """What a condition is called, whichever groups are compared."""
         key = case.key.of_all_contrasts
-        return self.titles.get(key, key)
+        groups = {group.lower(): group for of in case.facts.keys for group in of.groups if group}
+        return self.titles.get(key, groups.get(key, key))
 
     def differs(self, case: Case) -> str:
         """That a figure whose interval is not all outside the band is away from parity nevertheless."""

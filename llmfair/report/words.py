@@ -32,6 +32,13 @@ LIMITS = (
 )
 
 
+OF_GROUPS = (
+    "Items whose group is not known, that are in several groups, or whose group is too small to be compared "
+    "(--min-group) are in no pair. Groups are what the data set records, not what people say of themselves."
+)
+"""The first of LIMITS where several groups are compared."""
+
+
 def wording(task: str) -> Wording:
     """That of the kind of this name."""
     words: Wording = registry.lookup("audit", task).words

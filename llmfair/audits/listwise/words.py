@@ -33,16 +33,16 @@ from llmfair.audits.scoring import ScoredRun
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import CONTROLLED, plain_name
 from llmfair.metrics.names import in_words, parse_measure
-from llmfair.nouns import Key, Side, condition_of
+from llmfair.nouns import OTHERS, Key, Side, condition_of
 from llmfair.probes import REPEAT
 from llmfair.rankers.questions import Question
 from llmfair.rankers.strategies import strategy_of
 from llmfair.report import groups, phrases
 from llmfair.report import plan as plans
-from llmfair.report.figures import headline_plots, on_log, ratio_of, utility_of, value_of
+from llmfair.report.figures import HEADLINES, headline_plots, on_log, ratio_of, utility_of, value_of
 from llmfair.report.groups import Section
 from llmfair.report.plan import Record
-from llmfair.report.plots import Plot, Point, utility_and_ratio
+from llmfair.report.plots import Plot, Point, ratios, utility_and_ratio
 from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
@@ -68,6 +68,15 @@ METHOD = (
     "Each query is one unit: intervals and tests go over queries. p is adjusted (Holm) over the family that "
     "the notes below the table name.",
 )
+OF_PAIRS = (
+    "Of several groups each pair A:B is concluded by itself: where the protected group is said, read A, and B for the "
+    "other. Odds of all pairs come from one model with an effect of every group. A group is named as put behind, or "
+    "ahead, where most of its pairs say so."
+)
+OF_OTHERS = (
+    "Each group A is compared with all others: where the protected group is said, read A. Beside others that hold a "
+    "group put behind, a fair group looks preferred."
+)
 RANKINGS_NOTE = "odds of rankings: over all equally relevant pairs of a final list, not of single answers"
 TELLING = 0.01
 """From this distance from 1 on, notes tell what relevance alone gives the sides, and the gap between two prompts."""
@@ -75,6 +84,7 @@ NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--in
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows."""
 Cells = Mapping[tuple[str, str], Row]
+NONE_OUTSIDE = "no pair outside the band"
 StratumRow = tuple[Key, str, ListwiseFinding, Odds]
 """A prompt and contrast, items of one relevance or all, what is concluded under the prompt, and their odds."""
 
@@ -111,7 +121,7 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
     figures = results.by_key()
     rows = [
         (key, name, results.findings[key], odds)
-        for key in results.design.keys
+        for key in (_pairs_shown(results) if results.design.contrasts else results.design.keys)
         if key.condition != REPEAT and key in results.findings and results.findings[key].strata
         for name, odds in results.findings[key].by_stratum.items()
     ]
@@ -146,7 +156,10 @@ def strata_table(results: ListwiseResults) -> Iterator[Table]:
 
 
 def listwise_table(results: ListwiseResults) -> Table:
-    """A row a prompt and one of the initial ranking; a column a measure, or one for each of its groups."""
+    """A row a prompt and one of the initial ranking; a column a measure, or one for each of its groups.
+
+    Of several groups a row a pair; what is of one group, or of none, is in the table below.
+    """
     design, conditions, rows = results.design, results.design.conditions, results.by_key()
     conclusions: dict[str, str] = {}
     for key in design.keys:
@@ -166,25 +179,20 @@ def listwise_table(results: ListwiseResults) -> Table:
     plain = [((measure, ""), rows.get((plain_name(measure), INITIAL))) for measure in results.shown]
     figures = [(place, Key(INITIAL), row) for place, row in plain if row is not None]
     every = [row for row in results.of_all() if row.condition in (*conditions, INITIAL)]
-    if (
-        design.contrasts
-    ):  # what is of a group or a pair is in its row, what compares none in that of the prompt
-        figures += [
-            (
-                ("PreferenceOdds" if row.measure == "GroupOdds" else row.measure, ""),
-                Key(row.condition, contrast=row.group or row.contrast),
-                row,
-            )
-            for row in every
-        ]
-    else:
-        figures += [((row.measure, row.group), Key(row.condition), row) for row in every]
-    shown = _rows_of_groups(results) if design.contrasts else [*map(Key, conditions)]
+    figures += [((row.measure, row.group), row.key(design.contrasts), row) for row in every]
+    measures, shown, below = results.shown, [*map(Key, conditions)], None
     texts = {**conclusions, INITIAL: "before the model"}
+    if design.contrasts:
+        of_pairs = {row.measure for row in every if row.contrast}
+        measures, shown = [name for name in measures if name in of_pairs], _pairs_shown(results)
+        below = _table_of_groups(results, every, [name for name in results.shown if name not in of_pairs])
+        for key in design.keys:  # where no pair has a row
+            concluded = key in results.findings and not results.unparseable(key.condition)
+            texts[key.condition] = NONE_OUTSIDE if concluded else conclusions[key]
     columns: list[Column[Key]] = [
         ("prompt", lambda key: TITLES.get(key.condition, key.condition)),
         *[("groups", lambda key: key.contrast or "all")][: len(design.contrasts)],
-        *figure_columns(results, results.shown, figures, results.verdict),
+        *figure_columns(results, measures, figures, results.verdict),
         ("conclusion" if results.findings else "note", texts.get),
     ]
     title = [
@@ -194,69 +202,79 @@ def listwise_table(results: ListwiseResults) -> Table:
         "no model asked" if design.prompt_sha256 is None else f"{phrases.calls_of(results)} calls",
         f"preset {design.preset}" if design.preset else "",
     ]
-    initial = [Key(INITIAL)] * any(key == INITIAL and place[0] in results.shown for place, key, _ in figures)
+    initial = [Key(INITIAL)] * any(key == INITIAL and place[0] in measures for place, key, _ in figures)
     return Table.of(
         title,
         columns,
         [*shown, *initial],
-        [*_group_notes(results, shown), *_notes(results, rows)],
+        [*(_group_notes(results, shown) if design.contrasts else ()), *_notes(results, rows)],
         results.band,
+        below=below,
+        names=1 + bool(design.contrasts),
         said=conclusions if results.findings else {},
         sees=results.sees,
     )
 
 
-GROUP_NOTES = (
-    ("ImpactRatio@20", "ImpactRatio(chance)@20", "least impact ratio"),
-    ("ExpRatio(worst)", "ExpRatio(chance)", "least over greatest mean exposure of groups"),
-)
-"""What is told of all groups together, and what chance gives in its place."""
 MOST_GROUPS = 6
 """Of more groups only the pairs outside the band are in the table."""
 
 
-def _rows_of_groups(results: ListwiseResults) -> list[Key]:
-    """A row for each prompt; of the first its groups, and its pairs unless they are too many; of others the pairs that
-    are outside the band."""
-    design, (first, *_) = results.design, results.design.conditions
+def _pairs_shown(results: ListwiseResults) -> list[Key]:
+    """Of the first prompt its pairs, unless they are too many; of others those outside the band, else the prompt."""
+    design, keys = results.design, list[Key]()
     outside = {key for key, of in results.findings.items() if of.conclusion == "outside"}
-    few, rows = len(design.groups) <= MOST_GROUPS, list[Key]()
-    for condition in design.conditions:
+    for condition in (name for name in design.conditions if name != REPEAT):
+        every = len(design.groups) <= MOST_GROUPS and condition == design.conditions[0]
         pairs = [Key(condition, contrast=contrast) for contrast in design.contrasts]
-        rows += [
-            Key(condition),
-            *(Key(condition, contrast=group) for group in design.groups if condition == first),
-        ]
-        if condition != REPEAT:
-            rows += [key for key in pairs if key in outside or (few and condition == first)]
-    return rows
+        keys += [key for key in pairs if every or key in outside] or [Key(condition)]
+    return keys
+
+
+def _table_of_groups(results: ListwiseResults, every: Sequence[Row], measures: Sequence[str]) -> Table:
+    """A row a prompt, and of the first one each group: what is of one group, or of no group."""
+    design, (first, *_) = results.design, results.design.conditions
+    keys = [Key(first), *(Key(first, contrast=group) for group in design.groups)]
+    keys += [Key(condition) for condition in (*design.conditions[1:], INITIAL)]
+    rows = [row for row in every if not row.contrast]
+    cells = [((row.measure, ""), Key(row.condition, contrast=row.group), row) for row in rows]
+    columns: list[Column[Key]] = [
+        ("prompt", lambda key: TITLES.get(key.condition, key.condition)),
+        ("group", lambda key: key.contrast or "all"),
+        ("items", lambda key: design.groups.get(key.contrast)),
+        *figure_columns(results, ["GroupOdds", *measures], cells),
+    ]
+    figures = {(row.measure, row.condition): row for row in rows if not row.group}
+    ratios = [row.value for row in rows if row.measure == "ImpactRatio@20" and row.condition == first]
+    worst = figures.get(("ExpRatio(worst)", first))
+    least = (
+        (
+            "impact ratio",
+            min(filter(None, ratios), default=None),
+            figures.get(("ImpactRatio(chance)@20", first)),
+        ),
+        ("over greatest mean exposure", worst and worst.value, figures.get(("ExpRatio(chance)", first))),
+    )
+    notes = list[str]()
+    for says, value, chance in least:
+        if value is not None and chance is not None and chance.value is not None:
+            p = worst.p if worst is not None and chance.p is None else chance.p
+            test = "" if p is None else f", p {p_text(p)}"
+            notes.append(f"least {says} ({first}): {value:.2f} ({chance.value:.2f} by chance{test})")
+    if any(row.measure == "GroupOdds" for row in rows):
+        notes.append("odds of a group: against the mean of all groups")
+    few = ", ".join(f"{group} {number:,}" for group, number in design.few.items())
+    notes += [f"items of groups too few to compare (--min-group): {few}"] * bool(few)
+    notes += [f"items of unknown group, or of several: {design.unknown:,}"] * bool(design.unknown)
+    return Table.of("By group", columns, keys, notes, results.band, names=2)
 
 
 def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Iterator[str]:
-    """Which pairs the table leaves out, how many items each group has, and which are too few to be compared."""
-    design = results.design
-    if not design.contrasts:
-        return
-    pairs = [key for key in design.keys if key.condition != REPEAT]
+    """Which pairs the table leaves out, and what its odds are of."""
+    pairs = [key for key in results.design.keys if key.condition != REPEAT]
     if left := len({*pairs} - {*shown}):
-        yield f"{count(left, 'further pair')} of groups, none outside the band: metrics.csv and the report"
-    items = ", ".join(f"{group} {number:,}" for group, number in design.groups.items())
-    few = ", ".join(f"{group} {number:,}" for group, number in design.few.items())
-    unknown = f"; unknown or in several groups {design.unknown:,}" * bool(design.unknown)
-    yield f"items in lists: {items}{unknown}" + f"; too few to compare (--min-group): {few}" * bool(few)
-    first = [
-        row for row in results.of_all() if row.condition == design.conditions[0] and row.value is not None
-    ]
-    for measure, chance, says in GROUP_NOTES:
-        values = [row.value for row in first if row.measure == measure and row.value is not None]
-        by_chance = next((row for row in first if row.measure == chance), None)
-        if values and by_chance is not None and by_chance.value is not None:
-            test = "" if by_chance.p is None else f", p {p_text(by_chance.p)}"
-            yield f"{says} ({design.conditions[0]}): {min(values):.2f} ({by_chance.value:.2f} by chance{test})"
-    one_fit = "odds of a group: against the mean of all groups, from one model; " * any(
-        row.measure == "GroupOdds" for row in results.of_all()
-    )
-    yield f"{one_fit}odds of a pair A:B: that A is put ahead of B; p adjusted over {count(len(pairs), 'contrast')}"
+        yield f"{count(left, 'more pair')} of groups, none outside the band: metrics.csv"
+    yield f"odds of A:B: that A is put ahead of B; p adjusted over {count(len(pairs), 'pair')} of groups and prompts"
 
 
 # What has to be known to read the table, the weightiest first.
@@ -266,6 +284,9 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     """How answers came out, what figures can be, and what was tested."""
     design, answers = results.design, results.answers.values()
     findings = {key: of for key, of in results.findings.items() if condition_of(key) != REPEAT}
+    if design.contrasts:  # as many as can be read; of all the page has a table
+        first = [key for key in _pairs_shown(results) if key.condition == design.conditions[0]]
+        findings = {key: findings[key] for key in first if key in findings}
     if missing := sum(chains.asked - chains.ranked for chains in results.chains.values()):
         why = ", ".join(f"{name} {n:,}" for name, n in results.failures.items()) or "not asked yet"
         yield f"{count(missing, 'chain')} without a ranking ({why}); measures speak of the others"
@@ -313,9 +334,12 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     if items := sum(each.items for each in omitted):
         protected = sum(each.protected for each in omitted)
         expected = fsum(each.protected_expected for each in omitted)
+        sides = f"{protected:,} of them protected ({expected:.0f} expected by chance); " * (
+            not design.contrasts
+        )
         yield (
             f"items missing from answers: {phrases.percent(items, sum(each.of for each in omitted))} ({items:,}), "
-            f"{protected:,} of them protected ({expected:.0f} expected by chance); they count as behind those named"
+            f"{sides}they count as behind those named"
         )
     yield from phrases.drawn_note(design.drawn)
     for measure in results.shown:
@@ -562,12 +586,19 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
         of = results.reach.get(plain_name(up), Reach())
         reach = None if of.low is None or of.high is None else (of.low, of.high)
         yield utility_and_ratio(points, plain_name(across), plain_name(up), reach)
-    pairs = (
-        [key for key in _rows_of_groups(results) if key in results.findings]
-        if design.contrasts
-        else conditions
+    if not design.contrasts:
+        yield from headline_plots(results, conditions, declared, TITLES)
+        return
+    of = conditions[0] if results.verdict is None else results.verdict.condition
+    pairs = [key for key in _pairs_shown(results) if key.condition == of and key in results.findings]
+    yield from headline_plots(
+        results, pairs, declared, {key: key.contrast for key in pairs}, f" ({of} prompt)"
     )
-    yield from headline_plots(results, pairs, declared, TITLES)
+    odds = [row for row in results.of_all() if (row.measure, row.condition) == ("GroupOdds", conditions[0])]
+    rows = [(row.group, None, on_log(value_of(row))) for row in odds]
+    if any(value for *_, value in rows):
+        title = f"Each group against the mean of all ({conditions[0]} prompt)"
+        yield ratios(rows, "odds of answers", results.band, title, f"{HEADLINES}-of-groups")
 
 
 # Queries whose lists are far from parity, both rankings side by side.
@@ -581,7 +612,8 @@ def furthest_lists(
     design, titles, (lists, ranked) = results.design, exhibits.titles, read_lists(folder)
     contrast = "" if results.verdict is None else results.verdict.contrast
     protected, unprotected = Key("", contrast=contrast).groups if contrast else Side
-    side_of: dict[str | None, Side] = {protected: Side.PROTECTED, unprotected: Side.UNPROTECTED}
+    others = [*design.groups] if unprotected == OTHERS else [unprotected]
+    side_of: dict[str | None, Side] = dict.fromkeys(others, Side.UNPROTECTED) | {protected: Side.PROTECTED}
     conditions = [Key(condition, contrast=contrast) for condition in design.conditions if condition != REPEAT]
 
     def show(query_id: str, values: groups.Values) -> groups.FurthestQuery | None:
@@ -624,12 +656,14 @@ def listwise_section(results: ListwiseResults, folder: Path, exhibits: Exhibits)
     by = ratio_of(results.measures, measures, of_queries=True)
     orders = f"{count(design.orders, design.initial + ' order')}, {count(design.repeats, 'repeat')}"
     facts = [("windows", window_text(design)), ("initial orders", orders)]
+    of_others = any(contrast.endswith(f":{OTHERS}") for contrast in design.contrasts)
+    of_several = [OF_OTHERS if of_others else OF_PAIRS] * bool(design.contrasts)
     return Section(
         table=table,
         plots=list(listwise_plots(results, measures)),
         more=[*strata_table(results)],
         furthest=furthest_lists(folder, results, exhibits, by) if by else None,
-        words=METHOD[1:] if design.window is None else METHOD,  # the first speaks of windows
+        words=[*METHOD[design.window is None :], *of_several],  # the first speaks of windows
         facts=[] if design.prompt_sha256 is None else facts,
     )
 
