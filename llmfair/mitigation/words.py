@@ -315,5 +315,5 @@ def _plots(results: MitigationResults) -> Iterator[Plot]:
         for row in every
         if (value := odds[row.title]) and (utility := value_of(row.figures[UTILITY]))
     ]
-    if points:
+    if points and favoured:
         yield front_plot(points, results.band, favoured, f"{COST}-front")

@@ -589,11 +589,10 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
     if not design.contrasts:
         yield from headline_plots(results, conditions, declared, TITLES)
         return
-    of = conditions[0] if results.verdict is None else results.verdict.condition
-    pairs = [key for key in _pairs_shown(results) if key.condition == of and key in results.findings]
-    yield from headline_plots(
-        results, pairs, declared, {key: key.contrast for key in pairs}, f" ({of} prompt)"
-    )
+    prompt = conditions[0] if results.verdict is None else results.verdict.condition
+    pairs = [key for key in _pairs_shown(results) if key.condition == prompt and key in results.findings]
+    titles = {key: key.contrast for key in pairs}
+    yield from headline_plots(results, pairs, declared, titles, f" ({prompt} prompt)")
     odds = [row for row in results.of_all() if (row.measure, row.condition) == ("GroupOdds", conditions[0])]
     rows = [(row.group, None, on_log(value_of(row))) for row in odds]
     if any(value for *_, value in rows):
@@ -613,7 +612,7 @@ def furthest_lists(
     contrast = "" if results.verdict is None else results.verdict.contrast
     protected, unprotected = Key("", contrast=contrast).groups if contrast else Side
     others = [*design.groups] if unprotected == OTHERS else [unprotected]
-    side_of: dict[str | None, Side] = dict.fromkeys(others, Side.UNPROTECTED) | {protected: Side.PROTECTED}
+    side_of: dict[str | None, Side] = {**dict.fromkeys(others, Side.UNPROTECTED), protected: Side.PROTECTED}
     conditions = [Key(condition, contrast=contrast) for condition in design.conditions if condition != REPEAT]
 
     def show(query_id: str, values: groups.Values) -> groups.FurthestQuery | None:
