@@ -182,6 +182,9 @@ def score_table(results: ScoreResults) -> Table:
     ]
     notes = score_warnings(results)
     notes += few_queries(min(ranked))
+    shown = {(run.run, key) for run, key, _ in rows}
+    if left := sum((run.run, key) not in shown for run in runs for key in run.findings if run.contrasts):
+        notes.append(f"{count(left, 'further pair')} of groups, none outside the band: --json has them")
     for task in dict.fromkeys(run.task for run in runs):
         notes += kind_of(task).words.scored_notes([row for row in rows if row[0].task == task])
     notes += [f"{results.labels.get(name, name)}: {note}" for name, note in results.measure_notes.items()]

@@ -92,6 +92,11 @@ class Against:
         """The side of every listed document in each contrast."""
         return {contrast: self.judgements.sides(of) for contrast, of in self.contrasts.items()}
 
+    @property
+    def sides(self) -> Mapping[str, Side | None]:
+        """The same of two sides; of several contrasts, in the first."""
+        return next(iter(self.sides_of.values()))
+
     @cached_property
     def groups(self) -> Groups:
         attributes = {attribute.name: attribute for attribute in self.judgements.attributes}
@@ -113,9 +118,8 @@ class Against:
         listed = self.judgements.documents
         documents = tuple(listed.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids)
         candidates = Candidates(Query(query_id, ""), documents, relevance)
-        contrast, sides = next(iter(self.sides_of.items()))
-        judged = Judged(candidates, tuple(rankings), sides, groups=self.groups, missing=missing)
-        return self.between(in_groups(judged, self.attribute), contrast)
+        judged = Judged(candidates, tuple(rankings), self.sides, groups=self.groups, missing=missing)
+        return self.between(in_groups(judged, self.attribute), next(iter(self.contrasts)))
 
     def between(self, judged: Judged, contrast: str) -> Judged:
         """The same query, its items on the sides of this contrast."""
