@@ -25,7 +25,7 @@ PANELS = (
 GROUPS = ("Audit", "Mitigate", "Plan", "Read", "Look")
 """The panels of flags and of commands, in this order; what is in none comes first."""
 NARROWEST, WIDEST = 40, 100
-SHORT = 27
+SHORT = 29
 """A command of so many flags shows them all."""
 METAVARS = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH", "list[str]": "TEXT", "int range": "N"}
 UNBROKEN = "\N{NO-BREAK SPACE}"

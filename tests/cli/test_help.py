@@ -37,7 +37,7 @@ LONG = [
     words
     for words, one in LEAVES.items()
     if any(isinstance(i.rich_help_panel, AdvancedPanel) for i in one.params if hasattr(i, "rich_help_panel"))
-    and len(one.params) > FIRST_WEEK
+    and len(one.params) > SHORT + 3  # RUN and the two flags of help beside what a page shows whole
 ]
 
 
