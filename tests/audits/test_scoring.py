@@ -625,3 +625,11 @@ def test_contrasts_of_a_run_file_are_those_asked_for(by_ethnicity: None, snapsho
     assert ("ExpRatio", "Asian:Black") in pairs.keys() - held.keys()
     rates = "--measures SelectionRate@10,ImpactRatio@10 --contrast reference:White --min-group 50"
     snapshot("score-groups", transcript(f"score {' '.join(BY_PAIRS)} {rates}"))
+
+
+def test_judged_items_that_a_cut_run_lacks_stand_behind_it_in_their_groups(by_ethnicity: None) -> None:
+    run = Path(BY_PAIRS[0])
+    lines = run.read_text().splitlines(keepends=True)
+    run.write_text("".join(line for line in lines if int(line.split()[3]) <= 15))
+    odds = odds_of(*BY_PAIRS)["PreferenceOdds(of=ranking)", "Black:White"]
+    assert odds and odds < 0.4, "0.7 of those that are listed alone"
