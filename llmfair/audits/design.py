@@ -141,7 +141,7 @@ class Design(ABC, Generic[T]):
             shown = measured = settings.measures
         design = cls(**asked, shown=parse_measures(shown, reads), measures=())
         names = [*(condition.name for condition in design.conditions), *cls.held_against]
-        gates = read_gates(settings.require, names, reads)
+        gates = read_gates(settings.require, names, reads, [*filter(None, design.attribute.contrasts)])
         every = ",".join((measured or shown, *(gate.measure for gate in gates), concluded))
         return replace(design, measures=parse_measures(every, reads), gates=gates)
 

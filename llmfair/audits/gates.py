@@ -85,15 +85,27 @@ def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
 
 
 def read_gates(
-    texts: Iterable[str], conditions: Collection[str], reads: type[Observation]
+    texts: Iterable[str],
+    conditions: Collection[str],
+    reads: type[Observation],
+    contrasts: Collection[str] | None = None,
 ) -> tuple[Gate, ...]:
-    """The gates of a design that has these conditions. Raises UsageError for any other."""
+    """The gates of a design that has these conditions, and these contrasts if they are known. Raises UsageError for any
+    other."""
     gates = tuple(parse_gate(text, reads) for text in texts)
     for gate in gates:
         if gate.condition is not None and gate.condition not in conditions:
             raise UsageError(
                 f"--require '{gate.text}': no condition '{gate.condition}'.{did_you_mean(gate.condition, conditions)}",
                 f"this audit has: {', '.join(conditions)}",
+            )
+        contrast = gate.columns.get("contrast", "")
+        if contrast and contrasts is not None and contrast not in contrasts:
+            back = ":".join(reversed(contrast.split(":")))
+            near = f" Did you mean '{back}'?" if back in contrasts else did_you_mean(contrast, contrasts)
+            raise UsageError(
+                f"--require '{gate.text}': no contrast '{contrast}'.{near}",
+                f"contrasts of this audit: {', '.join([*contrasts][:6]) or 'none, as it compares two sides'}",
             )
     return gates
 

@@ -82,6 +82,9 @@ def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
         parse_gate("ExpRato=0.8..1.25", Judged)
     with pytest.raises(UsageError, match=r"no condition 'femal'. Did you mean 'female'"):
         read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "initial"], Judged)
+    for contrast in ("B:A", "A:BB"):
+        with pytest.raises(UsageError, match=f"no contrast '{contrast}'. Did you mean 'A:B'"):
+            read_gates([f"ExpRatio(contrast='{contrast}')>=0.8"], [], Judged, ["A:B", "A:C"])
 
 
 @given(st.text(max_size=30))
