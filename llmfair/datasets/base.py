@@ -201,7 +201,7 @@ def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPol
     if name is not None and name not in by_name:
         raise UsageError(
             f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, [*by_name, *undeclared])}",
-            f"known: {', '.join(by_name)}",
+            f"known: {', '.join(dict.fromkeys((*by_name, *undeclared)))}",
         )
     return replace(by_name[name or str(first)], mixed=mixed)
 
