@@ -85,9 +85,8 @@ def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Valu
     """
     if of == "answers" and judged.encounters is None:
         return {}
-    if (
-        of not in judged.memo
-    ):  # the same comparisons whatever the stratum, and in one fit whatever the contrast
+    # the same comparisons whatever the stratum, and in one fit whatever the contrast
+    if of not in judged.memo:
         if of == "ranking":
             judged.memo[of] = _of_rankings(judged)
         elif not (pairs := _of_two_groups(groups := _groups(judged, judged.doc_ids), judged.grades)).any():
@@ -122,18 +121,13 @@ def _of_two_groups(groups: Places, grades: Places) -> Flags:
 
 
 @measure(
-    "GroupOdds",
-    **OF_ODDS,
-    aggregate="preference-odds",
-    label="odds of a group",
-    worded=True,
-    undefined=REASONS,
-)
+    "GroupOdds", **OF_ODDS, aggregate="preference-odds", label="odds of a group", worded=True, undefined=REASONS
+)  # fmt: skip
 def group_odds(judged: Judged, cutoff: None) -> Values:
     """The odds of a group's items against the mean of all groups, from the one fit of all: each group weighs alike."""
-    value = (
-        preference_odds.values(judged, None, of="answers", stratum="none").get("") if judged.one_fit else None
-    )
+    if not judged.one_fit:
+        return {}
+    value = preference_odds.values(judged, None, of="answers", stratum="none").get("")
     if not isinstance(value, QueryComparisons):
         return {}
     return {name: replace(value, contrast=(place, place)) for place, name in enumerate(judged.names)}

@@ -133,6 +133,22 @@ def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
+def p_outside(numerators: Floats, denominators: Floats, band: tuple[float, float]) -> float:
+    """Two-sided p that a ratio of sums over queries is in the band, 1 where it is there; arrays of shape (queries,).
+
+    t of each numerator less the nearer edge times the denominator (Fieller 1954), which holds for a ratio of 0, too.
+    """
+    from scipy.special import stdtr
+
+    value = float(numerators.sum() / denominators.sum())
+    edge = min(max(value, band[0]), band[1])
+    differences = numerators - edge * denominators
+    error = float(differences.std(ddof=1)) / sqrt(len(differences))
+    if edge == value or not error:
+        return 1.0
+    return 2 * float(stdtr(len(differences) - 1, -abs(differences.mean()) / error))
+
+
 class Named(NamedTuple):
     """Groups that are put behind, or ahead of, more than half of those that they are compared with."""
 

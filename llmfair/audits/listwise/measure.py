@@ -11,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain, combinations, compress, product
+from itertools import combinations, compress, product
 from math import log
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
@@ -99,19 +99,8 @@ def contrasts(
     judged: Mapping[str, Sequence[Judged]],
     conditions: Sequence[str],
     inference: Inference,
-    contrast: str = "",
 ) -> Iterator[Measurement]:
     """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
-    rows = _contrasts(columns, judged, conditions, inference)
-    yield from (replace(row, contrast=contrast) for row in rows) if contrast else rows
-
-
-def _contrasts(
-    columns: Sequence[Column],
-    judged: Mapping[str, Sequence[Judged]],
-    conditions: Sequence[str],
-    inference: Inference,
-) -> Iterator[Measurement]:
     values = {(column.measure, column.condition): column for column in columns if column.group == ""}
     for measure, (later, earlier) in product(dict.fromkeys(of for of, _ in values), pairs_of(conditions)):
         # a figure that is neither better nor worse is no effect of a prompt
@@ -758,15 +747,10 @@ def outcome_of(
         if column.measure.name == HEADLINE
         for query_id, odds in aggregates.odds_by_query(column.values).items()
     )
-    compared = chain.from_iterable(
-        contrasts(
-            [column for column in columns if column.contrast == contrast],
-            conditions,
-            names,
-            inference,
-            contrast,
-        )
+    compared = (
+        replace(row, contrast=contrast)
         for contrast in {"": None, **design.rules}
+        for row in contrasts([of for of in columns if of.contrast == contrast], conditions, names, inference)
     )
     # of what stopped by what was seen no p would hold
     rows += (replace(row, p=None) for row in compared) if stopping else compared

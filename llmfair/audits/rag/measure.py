@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from math import inf, sqrt
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,7 +49,7 @@ from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
 from llmfair.io.trec import read_qrels, run_lines
-from llmfair.metrics.base import Column, Measure, Ratio, Value, measure_all, measure_each
+from llmfair.metrics.base import Column, Measure, Ratio, measure_all, measure_each
 from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
@@ -62,7 +62,7 @@ from llmfair.settings.commands import ScoreSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats import tradeoff
 from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
-from llmfair.stats.significance import holm
+from llmfair.stats.significance import holm, p_outside
 from llmfair.stats.tradeoff import Utility, losses
 
 # What measures read of a query, from its lists and outputs: of an audit, or of its run folder.
@@ -514,8 +514,7 @@ def by_groups(
 ) -> list[Measurement]:
     """The rows with p and conclusion where they are a group's: outside where the whole interval is, and p adjusted.
 
-    p that the ratio of sums is in the band, two-sided: t of each query's share less the nearer edge times its share of
-    useful items (Fieller 1954), which holds where nothing is shown, too. Holm over groups.
+    Holm over groups.
     """
     found = {
         (row.measure, row.condition, row.group): row for row in rows if row.query_id == ALL and row.group
@@ -525,7 +524,16 @@ def by_groups(
         family = str(column.measure), column.condition
         key = (*family, column.group)
         if column.measure.definition.parity == 1 and key in found:
-            tests.setdefault(family, {})[key] = _beyond(found[key], [*column.values.values()], band)
+            row, ratios = found[key], [of for of in column.values.values() if isinstance(of, Ratio)]
+            # a group that gets nothing has no interval, and is tested all the same where it might have got some
+            enough = sum(of.denominator > 0 for of in ratios) >= FEWEST_QUERIES
+            tested = enough and row.value is not None and (row.low is not None or not row.value)
+            p = (
+                p_outside(*np.array([(of.numerator, of.denominator) for of in ratios]).T, band)
+                if tested
+                else None
+            )
+            tests.setdefault(family, {})[key] = p
     for of in tests.values():
         for (key, p), adjusted in zip(of.items(), holm([*of.values()]), strict=True):
             row, conclusion = found[key], Conclusion.NOT_ASSESSABLE
@@ -538,22 +546,6 @@ def by_groups(
         found.get((row.measure, row.condition, row.group), row) if row.query_id == ALL else row
         for row in rows
     ]
-
-
-def _beyond(row: Measurement, values: Sequence[Value], band: tuple[float, float]) -> float | None:
-    """None where there is neither an interval nor, of a group that gets nothing, enough queries."""
-    ratios = [value for value in values if isinstance(value, Ratio)]
-    few = sum(of.denominator > 0 for of in ratios) < FEWEST_QUERIES
-    if few or row.value is None or (row.low is None and row.value):
-        return None
-    edge = min(max(row.value, band[0]), band[1])
-    differences = np.array([of.numerator - edge * of.denominator for of in ratios])
-    error = float(differences.std(ddof=1)) / sqrt(len(ratios))
-    if edge == row.value or not error:
-        return 1.0
-    from scipy.special import stdtr  # slow to import
-
-    return 2 * float(stdtr(len(ratios) - 1, -abs(differences.mean()) / error))
 
 
 # What is concluded: whether utility is kept, of every condition that draws from a retriever.
