@@ -242,14 +242,18 @@ class Design(ABC, Generic[T]):
         lists = map(self.dataset.candidates, self.queries)
         return {listed.query.query_id: cells(listed, self.attribute) for listed in lists}
 
+    @property
+    def group_facts(self) -> dict[str, Any]:
+        """The contrasts of an attribute with several groups, and how many items each has; else nothing."""
+        if not self.attribute.groups:
+            return {}
+        counts = group_counts(self.dataset, self.attribute, self.queries)
+        return {"contrasts": [*self.attribute.contrasts], **counts._asdict()}
+
     def facts(self) -> typed.DesignFacts:
         """What results say of the design."""
-        several: dict[str, Any] = {}
-        if self.attribute.groups:
-            counts = group_counts(self.dataset, self.attribute, self.queries)
-            several = {"contrasts": [*self.attribute.contrasts], **counts._asdict()}
         return typed.DesignFacts(
-            **several,
+            **self.group_facts,
             preset=self.settings.preset_name(),
             queries=len(self.queries),
             drawn=drawn_of(self.dataset, self.settings),

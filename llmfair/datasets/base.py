@@ -265,7 +265,13 @@ def by_side(
     Of an attribute without sides: in each group, unknown, and in several (mixed).
     """
     if not attribute.protected:
-        return _by_group(attribute, zip(documents, counts, strict=False))
+        groups, others = Counter[str](), {"unknown": 0, "mixed": 0}
+        for document, count in zip(documents, counts, strict=False):
+            if len(of := attribute.groups_of(document)) == 1:
+                groups[of[0]] += count
+            else:
+                others["mixed" if of else "unknown"] += count
+        return dict(sorted(groups.items())) | others
     total = dict.fromkeys((*(side.value for side in Side), "unknown", "mixed", "other"), 0)
     if_mixed = replace(attribute, mixed="protected")
     for document, count in zip(documents, counts, strict=False):
@@ -276,17 +282,6 @@ def by_side(
         else:
             total["mixed" if if_mixed.side(document) else "other"] += count
     return total
-
-
-def _by_group(attribute: Attribute, documents: Iterable[tuple[Document, int]]) -> dict[str, int]:
-    total, others = Counter[str](), {"unknown": 0, "mixed": 0}
-    for document, count in documents:
-        groups = attribute.groups_of(document)
-        if len(groups) == 1:
-            total[groups[0]] += count
-        else:
-            others["mixed" if groups else "unknown"] += count
-    return dict(sorted(total.items())) | others
 
 
 # A dataset as a collection that is searched: every document can be found, for every topic that there is

@@ -19,7 +19,7 @@ from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Desig
 from llmfair.audits.documents import CallPlan
 from llmfair.audits.kind import results_of
 from llmfair.audits.label_error import judged_between, judged_of, odds_with
-from llmfair.audits.lists import drawn_of, group_counts, is_judged, load_lists, selected_queries, with_prompt
+from llmfair.audits.lists import drawn_of, is_judged, load_lists, selected_queries, with_prompt
 from llmfair.audits.pairwise.measure import HEADLINE, outcome_of, seen, share, with_weights
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts, PairwiseResults
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
@@ -201,7 +201,7 @@ class PairwiseDesign(Design[PairVerdict]):
         return PairwiseFacts(
             **{name: getattr(settings, name) for name in how},
             preset=settings.preset_name(), queries=len(self.queries), conditions=[PAIRS], strata=[*self.strata],
-            contrasts=tuple(filter(None, self.attribute.contrasts)), **self._counts,
+            **self.group_facts,
             constrained=settings.constrain, max_pairs=settings.max_pairs if settings.sequential else None,
             judged=self._judged, odds_of_label_error=odds, prompt_sha256=self.prompt.sha256, calls=self.calls,
             grades=self._grades or None, drawn=drawn_of(self.dataset, settings),
@@ -214,12 +214,6 @@ class PairwiseDesign(Design[PairVerdict]):
                 for key, probes in self.pairs.items()
             },
         )  # fmt: skip
-
-    @property
-    def _counts(self) -> dict[str, Any]:
-        """How many items each group has, of an attribute that has several."""
-        of = self.dataset, self.attribute, self.queries
-        return group_counts(*of)._asdict() if self.attribute.groups else {}
 
     @cached_property
     def _judged(self) -> dict[str, tuple[int, int]]:

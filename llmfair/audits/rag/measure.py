@@ -526,13 +526,10 @@ def by_groups(
         if column.measure.definition.parity == 1 and key in found:
             row, ratios = found[key], [of for of in column.values.values() if isinstance(of, Ratio)]
             # a group that gets nothing has no interval, and is tested all the same where it might have got some
-            enough = sum(of.denominator > 0 for of in ratios) >= FEWEST_QUERIES
-            tested = enough and row.value is not None and (row.low is not None or not row.value)
-            p = (
-                p_outside(*np.array([(of.numerator, of.denominator) for of in ratios]).T, band)
-                if tested
-                else None
-            )
+            p, testable = None, row.value == 0 or row.low is not None
+            if testable and sum(of.denominator > 0 for of in ratios) >= FEWEST_QUERIES:
+                parts = np.array([(of.numerator, of.denominator) for of in ratios])
+                p = p_outside(parts[:, 0], parts[:, 1], band)
             tests.setdefault(family, {})[key] = p
     for of in tests.values():
         for (key, p), adjusted in zip(of.items(), holm([*of.values()]), strict=True):
