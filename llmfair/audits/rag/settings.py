@@ -10,16 +10,7 @@ from typing import Any, ClassVar, Literal
 from llmfair.errors import UsageError
 from llmfair.settings import declaration
 from llmfair.settings.commands import AuditSettings
-from llmfair.settings.declaration import (
-    BAND,
-    DATA,
-    IMPORTS,
-    MODEL,
-    PROMPT,
-    SPENDING,
-    STATISTICS,
-    PromptSettings,
-)
+from llmfair.settings.declaration import DATA, IMPORTS, MODEL, PROMPT, SPENDING, STATISTICS, PromptSettings
 
 LARGEST_ALPHA = 1000.0
 LARGEST_K, MOST_SAMPLES = 1_000, 10_000
@@ -57,7 +48,7 @@ class RagSettings(PromptSettings, AuditSettings):
     attribute: tuple[str, ...] = DATA(
         (), "Groups of items, such as source: which get more or less than the share of their useful items.", "-a",
     )  # fmt: skip
-    band: str = STATISTICS("0.8..1.25", "Of groups, shares near parity.", advanced=True, form=BAND)
+    band: str = STATISTICS("0.8..1.25", "Of groups, shares near parity.", advanced=True, form=declaration.BAND)
     data: Path | None = DATA(
         None,
         "Folder of the files of a dataset that users bring, such as lamp/4.",
