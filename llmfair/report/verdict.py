@@ -135,11 +135,6 @@ class Case:
         return parse_measure(self.finding.spoken_of).label
 
     @property
-    def headline(self) -> str:
-        """The measure in words, of whichever items."""
-        return parse_measure(self.finding.measure).label
-
-    @property
     def stated(self) -> str:
         """The same as the beginning of a statement: `odds of answers are 0.17 [0.10, 0.21]`."""
         plural = self.definition.label.endswith("s")
@@ -308,11 +303,16 @@ class VerdictWords:
             for group in (name for name in groups if name != OTHERS or not of_others):
                 if of_it := [key for key in left if both[key][place] == group]:
                     others = listed([whom(key, both[key][1 - place]) for key in of_it])
-                    figures = ", ".join(self.odds(left.pop(key), bool(place)) for key in of_it)
+                    cases = [left.pop(key) for key in of_it]
+                    labels = [each.label for each in cases]  # said where they change: of all, or of some items
+                    figures = ", ".join(
+                        f"{each.label} " * (labels[:at][-1:] != [each.label]) + self.odds(each, bool(place))
+                        for at, each in enumerate(cases)
+                    )
                     says = "ahead of" if place else "behind"
-                    parts.append(f"{group} is put {says} {others} ({pairs[0].headline} {figures})")
+                    parts.append(f"{group} is put {says} {others} ({figures})")
         parts += [
-            f"{both[key][0]} is put behind {both[key][1]} ({each.headline} {self.odds(each)})"
+            f"{both[key][0]} is put behind {both[key][1]} ({each.label} {self.odds(each)})"
             for key, each in left.items()
         ]
         what = "group" if of_others else "pair"
@@ -320,15 +320,13 @@ class VerdictWords:
         return "; ".join(parts) + f"; {rest} the band"
 
     def odds(self, case: Case, ahead: bool = False) -> str:
-        """The figure of a pair, told of the group that is behind, below parity, or of the one that is `ahead`; and of
-        which items, unless of all."""
-        figure, behind, items = case.figure, case.protected_behind, case.finding.decisive
-        whose = f" of {items} items" * (items != "all")
+        """The figure of a pair, told of the group that is behind, below parity, or of the one that is `ahead`."""
+        figure, behind = case.figure, case.protected_behind
         if figure is None or behind in (None, not ahead):
-            return case.interval + whose
+            return case.interval
         ends = zip(("high", "value", "low"), figure.ends, strict=True)
         turned = {end: 1 / value if value else None for end, value in ends}
-        return interval_text(replace(figure, **turned), (*case.facts.band, 1.0)) + whose
+        return interval_text(replace(figure, **turned), (*case.facts.band, 1.0))
 
     def by_pair(self, pairs: Sequence[Case]) -> str:
         """What is said of every pair where none is a disparity, those together of which the same is said."""
@@ -341,8 +339,9 @@ class VerdictWords:
             figures = {each.figure.value: each for each in of if each.figure and each.figure.value}
             most = sorted(figures)
             ends = [figures[most[place]].interval for place in (0, -1)] if most else []
-            between = f", {pairs[0].headline} from {' to '.join(ends)}" if len(most) > 1 else ""
-            return f"all {len(of)} pairs of groups: {status}{between}"
+            between = f", {pairs[0].label} from {' to '.join(ends)}" if len(most) > 1 else ""
+            what = "groups" if of[0].key.groups[1] == OTHERS else "pairs of groups"
+            return f"all {len(of)} {what}: {status}{between}"
         gravest = sorted(said.items(), key=lambda each: [*STATUSES].index(each[1][0].finding.conclusion))
         return "; ".join(
             f"{status} for {listed([each.key.contrast for each in of])}"

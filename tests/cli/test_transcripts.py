@@ -15,6 +15,7 @@ from tests import models
 from tests.cli.command import MADE, Snapshot, transcript
 from tests.conftest import SNAPSHOTS
 from tests.folders import balanced, write_folder
+from tests.hiring import write_applications
 
 SMALL = "-n 6 --orders 1 --passes 1"
 BAD = "-m fake:biased,malformed=0.15 --on-bad-answer fail --max-invalid 1"
@@ -29,6 +30,11 @@ WHOLE = {
         "listwise -n 3 --orders 1 --conditions female -o few",
         f"listwise {SMALL} --initial given -o given",
         f"listwise {SMALL} -m fake:biased,malformed=0.3 --on-bad-answer retry:3 --max-invalid 1 -o again",
+    ),
+    "groups": (
+        "listwise -d apps.csv -a ethnicity -m fake:biased,behind=Black,listwise=-4 --orders 1 -o run",
+        "listwise -d apps.csv -a ethnicity --conditions neutral --orders 1 --contrast rest -m fake:biased -o rest",
+        "listwise -d apps.csv -a 'gender*ethnicity' --conditions neutral --orders 1 -m fake:biased -o crossed",
     ),
     "listwise-no-model": ("listwise -m bm25 -o run", "listwise -m bm25 -o run"),
     "listwise-incomplete": (
@@ -230,6 +236,7 @@ def test_plans_and_dry_runs(name: str, snapshot: Snapshot, monkeypatch: pytest.M
 @pytest.mark.whole
 @pytest.mark.parametrize("name", WHOLE)
 def test_results(name: str, snapshot: Snapshot) -> None:
+    write_applications(Path("apps.csv"))
     printed = transcript(*WHOLE[name])
     snapshot(name, printed)
     assert NO_VERDICT.search(printed) is None and not list(Path().glob("*.html"))

@@ -75,7 +75,7 @@ OF_PAIRS = (
 )
 OF_OTHERS = (
     "Each group A is compared with all others: where the protected group is said, read A. Beside others that hold a "
-    "group put behind, a fair group looks preferred."
+    "group put behind, a group that is treated alike looks preferred."
 )
 RANKINGS_NOTE = "odds of rankings: over all equally relevant pairs of a final list, not of single answers"
 TELLING = 0.01
@@ -273,7 +273,8 @@ def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Iterator[str
     """Which pairs the table leaves out, and what its odds are of."""
     pairs = [key for key in results.design.keys if key.condition != REPEAT]
     if left := len({*pairs} - {*shown}):
-        yield f"{count(left, 'more pair')} of groups, none outside the band: metrics.csv"
+        pair = "more pair" if left < len(pairs) else "pair"
+        yield f"{count(left, pair)} of groups, none outside the band: metrics.csv"
     yield f"odds of A:B: that A is put ahead of B; p adjusted over {count(len(pairs), 'pair')} of groups and prompts"
 
 
@@ -342,7 +343,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
             f"{sides}they count as behind those named"
         )
     yield from phrases.drawn_note(design.drawn)
-    for measure in results.shown:
+    for measure in [] if design.contrasts else results.shown:
         by_reason: dict[str, list[str]] = {}
         for condition, counts in results.undefined.get(measure, {}).items():
             if condition != INITIAL:
@@ -591,8 +592,8 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
         return
     prompt = conditions[0] if results.verdict is None else results.verdict.condition
     pairs = [key for key in _pairs_shown(results) if key.condition == prompt and key in results.findings]
-    titles: dict[str, str] = {key: key.contrast for key in pairs}
-    yield from headline_plots(results, pairs, declared, titles, f" ({prompt} prompt)")
+    names: dict[str, str] = {key: key.contrast for key in pairs}
+    yield from headline_plots(results, pairs, declared, names, f" ({prompt} prompt)")
     odds = [row for row in results.of_all() if (row.measure, row.condition) == ("GroupOdds", conditions[0])]
     rows = [(row.group, None, on_log(value_of(row))) for row in odds]
     if any(value for *_, value in rows):
