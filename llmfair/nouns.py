@@ -92,7 +92,8 @@ class Attribute:
 
     `groups`: those that are compared with each other, where `compared` is not binary, in the order of tables;
     `reference`: the one that all others are compared with. `group_words`: what prompts call groups, where that is not
-    their name. `crossed`: the attributes whose combinations are the groups of this one.
+    their name. `crossed`: the attributes whose combinations are the groups of this one. `alone`: an item in several
+    groups is on no side.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Attribute:
     reference: str = ""
     group_words: Mapping[str, str] = field(default_factory=dict)
     crossed: tuple[str, ...] = ()
+    alone: bool = False
 
     def groups_of(self, document: Document) -> tuple[str, ...]:
         """All groups of the document, of an intersection the combinations; none where one of its parts is unknown."""
@@ -128,8 +130,9 @@ class Attribute:
 
     def side(self, document: Document) -> Side | None:
         """The document's side, or None: unknown, mixed (unless `mixed` says which) or of neither side."""
-        sides = {self._side_of_group(group) for group in self.groups_of(document)}
-        if not sides or None in sides:
+        groups = self.groups_of(document)
+        sides = {self._side_of_group(group) for group in groups}
+        if not sides or None in sides or (self.alone and len(groups) > 1):
             return None
         if len(sides) == 1:
             return sides.pop()
@@ -167,6 +170,7 @@ class Attribute:
             words=words,
             compared="binary",
             groups=(),
+            alone=True,
         )
 
     @property
@@ -183,7 +187,8 @@ class Attribute:
         named: dict[str, str | None] = {"neutral": None}
         for group in self.groups:  # names of files, whatever a group is called
             name = re.sub(r"[^\w-]+", "-", self.word(group).lower()).strip("-")[:MOST_LETTERS]
-            named[name if name and name not in (*named, *RESERVED) else f"group-{len(named)}"] = group
+            others = (name, *map("group-{}".format, range(len(named), 2 * len(named) + 1)))
+            named[next(of for of in others if of and of not in (*named, *RESERVED))] = group
         return named
 
     def word(self, group: str) -> str:

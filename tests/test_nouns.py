@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from llmfair.nouns import Chat, Completion, Finish, Message, Steps, Text, drive
+from llmfair.nouns import Attribute, Chat, Completion, Document, Finish, Message, Steps, Text, drive
 
 
 def chat(text: str) -> Chat:
@@ -45,3 +47,17 @@ def test_what_answering_raises_ends_the_program(raised: type[BaseException]) -> 
         drive(steps(), answer)
     assert closed == [True]
     assert asked == (["a"] if raised is KeyboardInterrupt else ["a", "b", "c"]), "the rest of the step, too"
+
+
+@pytest.mark.parametrize("mixed", ["drop", "protected", "unprotected"])
+@pytest.mark.parametrize("compared", ["pairs", "rest"])
+def test_an_item_of_several_groups_is_in_no_contrast(compared: Any, mixed: Any) -> None:
+    race = Attribute("race", (), (), {}, mixed=mixed, compared=compared, groups=("A", "B", "C"))
+    both = Document("d1", "", groups={"race": ("B", "C")})
+    assert race.group(both) is None
+    assert {contrast.side(both) for contrast in race.contrasts.values()} == {None}
+
+
+def test_every_group_has_a_variant_of_its_own() -> None:
+    race = Attribute("race", (), (), {}, compared="pairs", groups=("A", "GROUP-3", "a", "b"))
+    assert [*race.named.values()] == [None, *race.groups]

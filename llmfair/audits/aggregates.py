@@ -434,6 +434,10 @@ def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None
     compared = _compared(values)
     if max((each.outcomes.window for each in compared), default=1) < 2:
         return None
+    if compared[0].contrast:
+        outcomes = _together_of_groups(tuple((each.outcomes, tuple(each.doc_ids)) for each in compared))
+        if outcomes.several:
+            return _estimate(strata.slots_of_groups(outcomes), inference.level)
     odds = _preference(compared, inference.level)
     value = odds.figure
     if value.fit is None or odds.bound is not None:

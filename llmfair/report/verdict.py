@@ -304,7 +304,9 @@ class VerdictWords:
                 if of_it := [key for key in left if both[key][place] == group]:
                     others = listed([whom(key, both[key][1 - place]) for key in of_it])
                     cases = [left.pop(key) for key in of_it]
-                    labels = [each.label for each in cases]  # said where they change: of all, or of some items
+                    labels = [
+                        each.label for each in cases
+                    ]  # said where they change: of all, or of some items
                     figures = ", ".join(
                         f"{each.label} " * (labels[:at][-1:] != [each.label]) + self.odds(each, bool(place))
                         for at, each in enumerate(cases)

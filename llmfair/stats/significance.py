@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llmfair.stats.intervals import SAME
+
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 Parts = NDArray[np.complex128]
@@ -144,8 +146,10 @@ def p_outside(numerators: Floats, denominators: Floats, band: tuple[float, float
     edge = min(max(value, band[0]), band[1])
     differences = numerators - edge * denominators
     error = float(differences.std(ddof=1)) / sqrt(len(differences))
-    if edge == value or not error:
+    if edge == value:
         return 1.0
+    if error < SAME:  # all queries are alike, and t would hang on rounding: by signs
+        return 2.0 ** (1 - len(differences))
     return 2 * float(stdtr(len(differences) - 1, -abs(differences.mean()) / error))
 
 

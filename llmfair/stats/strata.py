@@ -702,6 +702,16 @@ class GroupFit:
         )  # fmt: skip
 
 
+def slots_of_groups(outcomes: Compared) -> Figure:
+    """What the first slot is worth against the last, in the fit of several groups, whichever of them are compared."""
+    count, queries, fit = outcomes.size, len(np.unique(outcomes.query)), group_fit(outcomes)
+    if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
+        return Figure(count, queries, _few(count))
+    if fit is None:
+        return Figure(count, queries, "separated")
+    return fit.figure(fit.fit.first_slot, count, queries, np.unique(fit.moved.group).tolist())
+
+
 def group_fit(outcomes: Compared, stratum: Stratum | None = None) -> GroupFit | None:
     """The fit of several groups, once for all contrasts between them; None without a finite one."""
     if stratum in outcomes.fits:
@@ -898,7 +908,8 @@ def change(one: Fit, other: Fit) -> tuple[float, Spread] | None:
                 np.concatenate([getattr(ours, name), getattr(theirs, name)])
                 for name in ("scores", "information", "own")
             )
-            groups = None if ours.groups is None else np.concatenate([ours.groups, theirs.groups])
+            several = ours.groups is not None and theirs.groups is not None
+            groups = np.concatenate([ours.groups, theirs.groups]) if several else None
             yield Rows(scores, information, ways, own, groups)
 
     changes = one.changes @ one.beta_alone - other.changes @ other.beta_alone

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Outcome, kept, llmfair, ran, refuses, table
+from tests.cli.command import kept, llmfair, ran, refuses, table
 from tests.hiring import write_applications
 from tests.servers import Endpoint
 
@@ -249,3 +249,9 @@ def test_pairs_of_two_groups_are_the_binary_figures() -> None:
     for key, values in binary.items():
         for value, other in zip(values, pairs[key], strict=True):
             assert value == other or float(value) == pytest.approx(float(other), rel=1e-12), key
+
+
+def test_a_share_of_wrong_grades_is_told_of_every_contrast() -> None:
+    ran(*HIRING, "-m", "fake:biased", "--label-error", "0.05", "-o", "run")
+    findings = kept("results", "run")["findings"]
+    assert len(findings) == 6 and all(of["odds_of_label_error"]["all"] > 0 for of in findings.values())

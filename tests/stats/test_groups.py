@@ -24,6 +24,7 @@ from llmfair.stats.strata import (
     figure,
     group_fit,
     pair_counts,
+    slots_of_groups,
     together,
 )
 
@@ -216,3 +217,24 @@ def test_benjamini_hochberg_by_hand() -> None:
     assert benjamini_hochberg([0.03, None, 0.01, 0.5, 0.04]) == pytest.approx(
         [0.16 / 3, None, 0.04, 0.5, 0.16 / 3]
     )
+
+
+def test_a_change_from_two_groups_alone_has_a_size() -> None:
+    every = comparisons(3, (0.5, 0.0, -0.3, 0.1), pool=40, items=16)
+    assert every.groups is not None
+    of_two = every.some((every.groups < 2).all(axis=1))
+    fits = [figure(each, None, (0, 1)).fit for each in (every, of_two)]
+    assert fits[0] and fits[1]
+    moved = change(fits[0], fits[1])
+    assert moved and moved[0] == pytest.approx(fits[0].log_odds - fits[1].log_odds) and moved[1].error > 0
+
+
+def test_slots_hang_on_no_pair_of_groups() -> None:
+    every = comparisons(8, (0.5, 0.0, -0.3))
+    assert every.groups is not None
+    few = every.some(~((every.groups == (0, 1)).all(axis=1) & (every.query > 3)))
+    of_all = group_fit(few)
+    value = slots_of_groups(few)
+    assert of_all and figure(few, None, (0, 1)).log_odds is None
+    assert value.log_odds == pytest.approx(float(of_all.fit.coefficients @ of_all.fit.first_slot), abs=1e-9)
+    assert value.error and (value.queries, value.freedom) == (12, 11)

@@ -518,7 +518,8 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
         shown = measured = concluded = ",".join(OF_WINDOWS)
     candidates = [dataset.candidates(query) for query in queries]
     if settings.label_error is not None:  # refused before anything is asked
-        odds_with(settings.label_error, judged_of(candidates, attribute), None)
+        for of in attribute.contrasts.values():
+            odds_with(settings.label_error, judged_of(candidates, of), None)
     strata = {
         contrast: shared_strata(
             (of.side(document), listed.relevance.get(document.doc_id, 0) > 0)

@@ -48,7 +48,9 @@ class RagSettings(PromptSettings, AuditSettings):
     attribute: tuple[str, ...] = DATA(
         (), "Groups of items, such as source: which get more or less than the share of their useful items.", "-a",
     )  # fmt: skip
-    band: str = STATISTICS("0.8..1.25", "Of groups, shares near parity.", advanced=True, form=declaration.BAND)
+    band: str = STATISTICS(
+        "0.8..1.25", "Of groups, shares near parity.", advanced=True, form=declaration.BAND
+    )
     data: Path | None = DATA(
         None,
         "Folder of the files of a dataset that users bring, such as lamp/4.",

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import llmfair
-from llmfair.audits.aggregates import summarise
+from llmfair.audits.aggregates import ALL, Inference, summarise
+from llmfair.audits.rag.measure import by_groups
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.names import parse_measures
-from llmfair.nouns import Request
+from llmfair.nouns import Conclusion, Request
 from tests.audits.rag.test_rag import QUICK, corpus, questions, told
 from tests.cli.command import llmfair as command
 from tests.cli.command import ran as done
@@ -50,6 +51,18 @@ def test_shares_of_groups_by_hand() -> None:
     p = shown("p", "ab", ("ab", "a"), ("ac", "a"))
     q = shown("q", "a", ("ad", "d"), ("bd", "b"))
     assert {of: value for of, (value, _) in found(p, q).items()} == pytest.approx(SHARES)
+
+
+@pytest.mark.parametrize("n", [7, 8, 20, 44])
+def test_queries_that_are_all_alike_are_tested_by_their_signs(n: int) -> None:
+    """Whether the standard error of equal numbers is 0 hangs on how their mean is rounded."""
+    columns = measure_all(
+        parse_measures("EE(group)"), {"log": [shown(f"q{i}", "ab", ("bc", "b")) for i in range(n)]}
+    )
+    rows = by_groups(columns, summarise(columns), Inference(), (0.8, 1.25))
+    (acme,) = (row for row in rows if row.query_id == ALL and row.group == "Acme")
+    assert acme.value == 0 and acme.p == 2 ** (1 - n)
+    assert acme.conclusion is Conclusion.OUTSIDE
 
 
 def test_groups_without_useful_items_or_without_credit() -> None:
