@@ -40,6 +40,7 @@ from llmfair.io.files import encode, plain
 from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import (
+    Attribute,
     Candidates,
     Chat,
     Completion,
@@ -377,8 +378,12 @@ class ListwiseDesign(Design[Ranked]):
         """The same query, its items on the sides of this contrast."""
         if not contrast:
             return judged
-        view, one_fit = self.attribute.contrasts[contrast], self.attribute.one_fit
-        return between(judged, view, one_fit, self.sides_of[contrast])
+        return between(judged, self.views[contrast], self.attribute.one_fit, self.sides_of[contrast])
+
+    @cached_property
+    def views(self) -> Mapping[str, Attribute]:
+        """The attribute's contrasts, of which every ranking is measured."""
+        return self.attribute.contrasts
 
     @property
     def rule(self) -> HowRanked:
