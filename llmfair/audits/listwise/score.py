@@ -318,7 +318,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
         measures=[str(measure) for measure in shown],
         words=Words(*("" if contrasts[0] else against.attribute.words.get(side, "") for side in Side)),
         conditions=facts,
-        contrasts=[*filter(None, contrasts)],
+        contrasts=tuple(filter(None, contrasts)),
         undefined=undefined_counts([column for column in columns if column.measure in shown]),
         findings=findings,
         relevance=relevance,
