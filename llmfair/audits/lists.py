@@ -28,7 +28,7 @@ from llmfair.io.files import typed
 from llmfair.io.text import count
 from llmfair.io.trec import DECLARATION
 from llmfair.metrics.base import Groups
-from llmfair.nouns import CROSSED, Attribute, Candidates, Fill, MixedPolicy, Query, Side
+from llmfair.nouns import BETWEEN, CROSSED, OTHERS, Attribute, Candidates, Fill, MixedPolicy, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
@@ -126,6 +126,11 @@ def of_groups(attribute: Attribute, counts: Mapping[str, int], contrast: str | N
             f"--contrast reference:{reference}: {attribute.name} has{few} '{reference}'."
             f"{did_you_mean(reference, groups)}",
             f"groups of {least} items or more (--min-group): {', '.join(groups) or 'none'}",
+        )
+    if odd := next((group for group in groups if BETWEEN in group or group == OTHERS), ""):
+        raise UsageError(
+            f"a group of {attribute.name} is called '{odd}', which names of contrasts cannot hold.",
+            f"call it otherwise: '{BETWEEN}' stands between two groups, '{OTHERS}' for all others",
         )
     if len(groups) < 2:
         largest = sorted(counts, key=counts.__getitem__, reverse=True)

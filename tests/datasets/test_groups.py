@@ -12,6 +12,7 @@ from llmfair.audits.lists import asked_of_lists, group_counts, lists_identity, l
 from llmfair.datasets.attributes import read_attributes
 from llmfair.datasets.base import by_side, facts, fingerprint, load_dataset
 from llmfair.datasets.files import DataOptions
+from llmfair.datasets.tables import stored_frame
 from llmfair.errors import UsageError
 from llmfair.nouns import Attribute
 from llmfair.rundir import RunDir
@@ -159,3 +160,13 @@ def test_a_manifest_gives_the_attribute_back() -> None:
         items = dataset.documents.values()
         assert [asked.attribute.group(item) for item in items] == [*map(attribute.group, items)]
         assert by_side(asked.attribute, items) == by_side(attribute, items)
+
+
+@pytest.mark.parametrize("name", ["a:b", "others"])
+def test_a_group_is_called_as_contrasts_can_name_it(name: str) -> None:
+    rows = [
+        {"query": f"q{n // 4}", "doc_id": f"d{n}", "title": "t", "race": (name, "x")[n % 2]}
+        for n in range(40)
+    ]
+    with pytest.raises(UsageError, match=f"called '{name}'"):
+        load_lists(ListSettings.make(dataset=stored_frame(rows), attribute="race"))

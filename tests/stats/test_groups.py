@@ -222,7 +222,7 @@ def test_benjamini_hochberg_by_hand() -> None:
 def test_a_change_from_two_groups_alone_has_a_size() -> None:
     every = comparisons(3, (0.5, 0.0, -0.3, 0.1), pool=40, items=16)
     assert every.groups is not None
-    of_two = every.some((every.groups < 2).all(axis=1))
+    of_two = every.some(np.flatnonzero((every.groups < 2).all(axis=1)))
     fits = [figure(each, None, (0, 1)).fit for each in (every, of_two)]
     assert fits[0] and fits[1]
     moved = change(fits[0], fits[1])

@@ -592,8 +592,8 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
         return
     prompt = conditions[0] if results.verdict is None else results.verdict.condition
     pairs = [key for key in _pairs_shown(results) if key.condition == prompt and key in results.findings]
-    names: dict[str, str] = {key: key.contrast for key in pairs}
-    yield from headline_plots(results, pairs, declared, names, f" ({prompt} prompt)")
+    contrasts: dict[str, str] = {key: key.contrast for key in pairs}
+    yield from headline_plots(results, pairs, declared, contrasts, f" ({prompt} prompt)")
     odds = [row for row in results.of_all() if (row.measure, row.condition) == ("GroupOdds", conditions[0])]
     rows = [(row.group, None, on_log(value_of(row))) for row in odds]
     if any(value for *_, value in rows):
