@@ -105,7 +105,7 @@ def read_gates(
             near = f" Did you mean '{back}'?" if back in contrasts else did_you_mean(contrast, contrasts)
             raise UsageError(
                 f"--require '{gate.text}': no contrast '{contrast}'.{near}",
-                f"contrasts of this audit: {', '.join([*contrasts][:6]) or 'none, as it compares two sides'}",
+                f"contrasts of this audit: {', '.join([*contrasts][:6]) or 'none, as it compares two groups'}",
             )
     return gates
 

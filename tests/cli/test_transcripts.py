@@ -253,5 +253,5 @@ def test_the_plan_of_a_training(snapshot: Snapshot) -> None:
 
 def test_no_snapshot_is_left_behind() -> None:
     kept = {path.stem for path in SNAPSHOTS.glob("*.txt")}
-    others = "finetune-plan help score-files score-cutoffs screen-80 screen-120"
+    others = "finetune-plan help score-groups score-files score-cutoffs screen-80 screen-120"
     assert kept == {*PLANS, *WHOLE, *others.split()}

@@ -115,10 +115,8 @@ def test_what_cannot_be_compared_is_said(given: dict[str, Any], message: str) ->
 
 def test_a_kind_that_knows_two_groups_refuses_more() -> None:
     Path("mine.run").write_text("q0 Q0 000 1 2 x\nq0 Q0 001 2 1 x\n")
-    for command in ("score mine.run", "rerank mine.run --with greedy -o new.run"):
-        refuses(
-            "race has no protected and no unprotected group", *command.split(), "-d", "mine.csv", "-a", "race"
-        )
+    told = "race has no protected and no unprotected group"
+    refuses(told, *"rerank mine.run --with greedy -o new.run -d mine.csv -a race".split())
     refuses("refine compares two groups", "refine", "-d", "mine", "-a", "race", "--dry-run")
 
 

@@ -386,6 +386,12 @@ class ListwiseDesign(Design[Ranked]):
         return self.attribute.contrasts
 
     @property
+    def many_groups(self) -> bool:
+        """Whether there are so many pairs of groups that their permutation tests are approximated, and that prompts are
+        not compared pair by pair."""
+        return len(self.attribute.groups) > MOST_GROUPS
+
+    @property
     def rule(self) -> HowRanked:
         """How conclusions are drawn from this design, of one contrast."""
         return next(iter(self.rules.values()))
@@ -397,11 +403,10 @@ class ListwiseDesign(Design[Ranked]):
         # a ranker without windows inherits no order, whatever it was given
         initial = "random" if isinstance(self.ranker, Ranker) else settings.initial
         unjudged = not any(items.judged for items in self.lists)
-        several = len(self.attribute.groups) > MOST_PERMUTED
         return {
             contrast: HowRanked(
                 band_of(settings.band), band_of(settings.guard), self.strata[contrast], settings.level,
-                0 if several else settings.permutations, settings.seed, initial, unjudged,
+                0 if self.many_groups else settings.permutations, settings.seed, initial, unjudged,
                 judged_of(map(self.dataset.candidates, self.queries), of), settings.label_error,
             )
             for contrast, of in self.attribute.contrasts.items()
@@ -469,8 +474,7 @@ class ListwiseDesign(Design[Ranked]):
 
 
 SHOWN_QUERIES = 5
-MOST_PERMUTED = 6
-"""Of more groups the permutation tests of all pairs are approximated."""
+MOST_GROUPS = 6
 OF_GROUPS = "SelectionRate@20,ImpactRatio@20"
 BY_CHANCE = "ImpactRatio(chance)@20,ExpRatio(worst),ExpRatio(chance),GroupOdds"
 """What is shown of each group, where there are several, and what is told of all together."""

@@ -749,7 +749,7 @@ def outcome_of(
     )
     compared = (
         replace(row, contrast=contrast)
-        for contrast in {"": None, **design.rules}
+        for contrast in ({"": None} if design.many_groups else {"": None, **design.rules})
         for row in contrasts([of for of in columns if of.contrast == contrast], conditions, names, inference)
     )
     # of what stopped by what was seen no p would hold
