@@ -93,6 +93,7 @@ def test_cells_worked_by_hand() -> None:
     assert second[1] == high
 
 
+@pytest.mark.filterwarnings("ignore:Precision loss")  # of scipy, where all of one sample are equal
 @given(numbers, numbers)
 def test_unpaired_tests_are_those_of_scipy(one: list[float], other: list[float]) -> None:
     if len(set(one)) > 1 or len(set(other)) > 1:
