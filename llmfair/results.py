@@ -345,6 +345,10 @@ class Conclusions:
     problems: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
 
 
+MOST_CONTRASTS = 15
+"""Of more contrasts, those of six groups, only the ones outside the band are in a table."""
+
+
 class DesignFacts(JsonObject, frozen=True, kw_only=True):
     """What was asked; `conditions` are prompts or what else is compared, `strata` those that findings are by."""
 

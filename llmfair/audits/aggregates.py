@@ -585,6 +585,13 @@ register("aggregate", "impact-ratio")(partial(_of_group, _impact_ratios))
 register("aggregate", "least-attainable")(partial(_of_group, _least_attainable))
 
 
+@lru_cache(maxsize=4)
+def _chance(of: selection.Entries, seed: int, within_grades: bool) -> NDArray[np.float64]:
+    """The least ratios of labels dealt at random, drawn once for a ratio and for what chance gives."""
+    rng = np.random.default_rng(seed)
+    return selection.by_chance(of, rng, strata=of.strata if within_grades else None)
+
+
 def _least_of_all(
     values: Sequence[Value], inference: Inference, *, by_chance: bool, within_grades: bool
 ) -> Estimate | None:
@@ -595,8 +602,7 @@ def _least_of_all(
     least = selection.least_over_greatest(of)
     if least is None:
         return Estimate(None, None, None, of.queries, "one_group")
-    rng = np.random.default_rng(inference.seed)
-    chance = selection.by_chance(of, rng, strata=of.strata if within_grades else None)
+    chance = _chance(of, inference.seed, within_grades)
     p = selection.p_of_least(least, chance)
     if not by_chance:
         return Estimate(least, None, None, of.queries, "no_interval", p=p)

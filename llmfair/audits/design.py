@@ -247,7 +247,7 @@ class Design(ABC, Generic[T]):
         """The contrasts of an attribute with several groups, and how many items each has; else nothing."""
         if not self.attribute.groups:
             return {}
-        counts = group_counts(self.dataset, self.attribute, self.queries)
+        counts = group_counts(self.attribute, self.candidates())
         return {"contrasts": [*self.attribute.contrasts], **counts._asdict()}
 
     def facts(self) -> typed.DesignFacts:

@@ -28,7 +28,18 @@ from llmfair.io.files import typed
 from llmfair.io.text import count
 from llmfair.io.trec import DECLARATION
 from llmfair.metrics.base import Groups
-from llmfair.nouns import BETWEEN, CROSSED, OTHERS, Attribute, Candidates, Fill, MixedPolicy, Query, Side
+from llmfair.nouns import (
+    BETWEEN,
+    CROSSED,
+    OTHERS,
+    Attribute,
+    Candidates,
+    Document,
+    Fill,
+    MixedPolicy,
+    Query,
+    Side,
+)
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
@@ -81,7 +92,7 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     own = source.has_lists and asked == (None, None, None, None)
     if (settings.contrast or attribute.compared) != "binary":
         if own:
-            counts = group_counts(source, attribute, selected_queries(source, settings)).few
+            counts = group_counts(attribute, listed_items(source, selected_queries(source, settings))).few
             return source, of_groups(attribute, counts, settings.contrast, settings.min_group)
         raise UsageError(
             f"lists are drawn by a protected and an unprotected group, and {attribute.name} is compared otherwise.",
@@ -99,7 +110,7 @@ MOST_LISTED = 8
 
 
 class GroupCounts(NamedTuple):
-    """Items of lists, an item as often as it is listed: of each group that is compared, of each that is not, and of no
+    """Items of each group that is compared, of each that is not, and of no
     known group or of several."""
 
     groups: dict[str, int]
@@ -107,9 +118,13 @@ class GroupCounts(NamedTuple):
     unknown: int
 
 
-def group_counts(dataset: Dataset, attribute: Attribute, queries: Iterable[Query]) -> GroupCounts:
-    """The items of the lists of these queries, by group; groups ascending by name."""
-    items = (item for query in queries for item in dataset.candidates(query).documents)
+def listed_items(dataset: Dataset, queries: Iterable[Query]) -> Iterable[Document]:
+    """The items of the lists of these queries, an item as often as it is listed."""
+    return (item for query in queries for item in dataset.candidates(query).documents)
+
+
+def group_counts(attribute: Attribute, items: Iterable[Document]) -> GroupCounts:
+    """How many of these items each group has; groups ascending by name."""
     counts = Counter(of[0] if len(of := attribute.groups_of(item)) == 1 else None for item in items)
     unknown = counts.pop(None, 0)
     groups = {group: counts.pop(group, 0) for group in attribute.groups}

@@ -169,6 +169,16 @@ def attribute_of(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy
     return attribute
 
 
+def check_one(name: str) -> None:
+    """Raises UsageError for what could mean each of several attributes, or their intersection."""
+    if "," in name:
+        parts = [part.strip() for part in name.split(",")]
+        raise UsageError(
+            f"-a {name} could mean each attribute by itself, or their intersection.",
+            f"{' '.join(f'-a {part}' for part in parts)}, or -a '{CROSSED.join(parts)}'",
+        )
+
+
 def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPolicy = "drop") -> Attribute:
     """The dataset's attribute of this name, an intersection of some, `gender*race`, or the first that is declared.
 
@@ -188,12 +198,8 @@ def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPol
     if name is not None and CROSSED in name and name not in by_name:
         parts = (named_attribute(dataset, part, mixed) for part in name.split(CROSSED))
         return by_pairs(name, tuple(chain.from_iterable(of.crossed or (of.name,) for of in parts)))
-    if name is not None and name not in by_name and "," in name:
-        one, *others = (part.strip() for part in name.split(","))
-        raise UsageError(
-            f"-a {name} could mean each attribute by itself, or their intersection.",
-            f"{' '.join(f'-a {part}' for part in (one, *others))}, or -a '{CROSSED.join((one, *others))}'",
-        )
+    if name is not None and name not in by_name:
+        check_one(name)
     if name in getattr(dataset, "without_item", ()):
         raise UsageError(
             f"no item of {dataset.name} has a group of '{name}'.", f"others have: {', '.join(by_name)}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.datasets.attributes import by_pairs, read_attributes, shipped_attributes
-from llmfair.datasets.base import cache_folder
+from llmfair.datasets.base import cache_folder, check_one
 from llmfair.datasets.files import ATTRIBUTES, NO_GROUPS, DataOptions, Groups, OwnData, groups_of, identifier
 from llmfair.datasets.judgements import HINT as RUN_HINT
 from llmfair.datasets.judgements import read_any_run
@@ -170,6 +170,7 @@ def read_table(
     data.without_item += [of for of in options.wanted if columns.names.get(of) in there and of not in known]
     data.undeclared += [column for column in there if column not in columns.names.values()]
     if not data.attributes:
+        check_one(options.asked or "")
         gone = (of for of in attributes if columns.names[of] not in there)
         near = next(filter(None, (nearest(of, there) for of in gone)), "")
         raise UsageError(

@@ -34,7 +34,7 @@ from llmfair.report.phrases import few_queries, reasons
 from llmfair.report.plots import Plot, Point, utility_and_ratio
 from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import CLOSER, NO_DIFFERENCE, NOT_ASSESSABLE, change_of, crosses, way_of, why
-from llmfair.results import Declared, Exhibits, Figure, Row, RunVerdict, Words
+from llmfair.results import MOST_CONTRASTS, Declared, Exhibits, Figure, Row, RunVerdict, Words
 from llmfair.rundir import ONE_OF_SEVERAL
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH
 
@@ -231,10 +231,6 @@ def named_conditions(results: ScoreResults) -> list[NamedCondition]:
     return named
 
 
-MOST_SHOWN = 15
-"""Of more contrasts, those of six groups, only the ones outside the band are in a table."""
-
-
 def named_keys(results: ScoreResults) -> list[NamedCondition]:
     """The same, of several groups with each of them and of their contrasts."""
     rows = list[NamedCondition]()
@@ -242,7 +238,7 @@ def named_keys(results: ScoreResults) -> list[NamedCondition]:
         of_it = [row for row in results.rows if row.run == run.run and row.condition == condition]
         groups = dict.fromkeys(row.group for row in of_it if row.group and row.measure in run.measures)
         findings = {of: run.findings.get(Key(condition, contrast=of)) for of in run.contrasts}
-        few = len(run.contrasts) <= MOST_SHOWN
+        few = len(run.contrasts) <= MOST_CONTRASTS
         pairs = [
             of for of, finding in findings.items() if finding and (few or finding.conclusion == "outside")
         ]

@@ -199,9 +199,8 @@ def _factors(values: ArrayLike) -> Floats:
     factors = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if factors.ndim != 2 or not factors.size or not np.isfinite(factors).all():
         raise ValueError("a ratio of means needs one finite number per query")
-    if (
-        factors.sum(axis=1) <= 0
-    ).any():  # what is left of a query's exposure without its order may be below 0
+    # of one query it may be below 0: what is left of its exposure without its initial order
+    if (factors.sum(axis=1) <= 0).any():
         raise ValueError("a ratio of means needs two groups whose sums are positive")
     return factors
 

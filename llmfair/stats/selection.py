@@ -28,7 +28,7 @@ MOST_STATES = 2_000
 """Up to so many ways to fill a page by groups a range is found among all of them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entries:
     """What people got in lists, an entry for a person in a list; every array has shape (entries,).
 

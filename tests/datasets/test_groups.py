@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.audits.lists import asked_of_lists, group_counts, lists_identity, load_lists
+from llmfair.audits.lists import asked_of_lists, group_counts, listed_items, lists_identity, load_lists
 from llmfair.datasets.attributes import read_attributes
 from llmfair.datasets.base import by_side, facts, fingerprint, load_dataset
 from llmfair.datasets.files import DataOptions
@@ -47,7 +47,7 @@ def test_what_nobody_declared_is_compared_by_its_groups(data: str) -> None:
         "pairs",
         {"neutral": None, "asian": "Asian", "black": "Black", "white": "White"},
     )
-    assert group_counts(dataset, race, dataset.queries) == (FEW, {}, 12)
+    assert group_counts(race, listed_items(dataset, dataset.queries)) == (FEW, {}, 12)
     assert lists(data).name == "gender", "never the one that is taken where none is named"
     known = facts(load_dataset(data, DataOptions(asked="race")))
     assert known["attributes"]["race"] == FEW | {"unknown": 12, "mixed": 0}
@@ -88,7 +88,7 @@ def test_contrasts_and_groups_too_small() -> None:
     assert lists(attribute="race", contrast="rest").compared == "rest"
     few = lists(attribute="location*gender", min_group=12)
     assert few.groups == ("Asia*male", "Europe*female")
-    counts = group_counts(dataset, few, dataset.queries)
+    counts = group_counts(few, listed_items(dataset, dataset.queries))
     assert (counts.few, counts.unknown) == ({"Asia*female": 6, "Europe*male": 11}, 6 + 1)
 
 

@@ -68,7 +68,7 @@ from llmfair.rankers.strategies import (
     spelled_strategy,
     strategy_of,
 )
-from llmfair.results import Reach
+from llmfair.results import MOST_CONTRASTS, Reach
 from llmfair.settings.declaration import band_of, default_of
 from llmfair.stats.sequential import EProcess, rounds
 from llmfair.stats.strata import Stratum
@@ -340,7 +340,7 @@ class ListwiseDesign(Design[Ranked]):
         documents = {document.doc_id: document for document in self.candidates()}
         return {
             contrast: {doc_id: of.side(document) for doc_id, document in documents.items()}
-            for contrast, of in self.attribute.contrasts.items()
+            for contrast, of in self.views.items()
         }
 
     def identity(self) -> dict[str, Any]:
@@ -386,10 +386,10 @@ class ListwiseDesign(Design[Ranked]):
         return self.attribute.contrasts
 
     @property
-    def many_groups(self) -> bool:
-        """Whether there are so many pairs of groups that their permutation tests are approximated, and that prompts are
-        not compared pair by pair."""
-        return len(self.attribute.groups) > MOST_GROUPS
+    def many_contrasts(self) -> bool:
+        """Whether there are so many that their permutation tests are approximated, and that prompts are not compared
+        contrast by contrast."""
+        return len(self.views) > MOST_CONTRASTS
 
     @property
     def rule(self) -> HowRanked:
@@ -406,10 +406,10 @@ class ListwiseDesign(Design[Ranked]):
         return {
             contrast: HowRanked(
                 band_of(settings.band), band_of(settings.guard), self.strata[contrast], settings.level,
-                0 if self.many_groups else settings.permutations, settings.seed, initial, unjudged,
+                0 if self.many_contrasts else settings.permutations, settings.seed, initial, unjudged,
                 judged_of(map(self.dataset.candidates, self.queries), of), settings.label_error,
             )
-            for contrast, of in self.attribute.contrasts.items()
+            for contrast, of in self.views.items()
         }  # fmt: skip
 
     def file_name(self, probe: Probe) -> str:
@@ -474,7 +474,6 @@ class ListwiseDesign(Design[Ranked]):
 
 
 SHOWN_QUERIES = 5
-MOST_GROUPS = 6
 OF_GROUPS = "SelectionRate@20,ImpactRatio@20"
 BY_CHANCE = "ImpactRatio(chance)@20,ExpRatio(worst),ExpRatio(chance),GroupOdds"
 """What is shown of each group, where there are several, and what is told of all together."""

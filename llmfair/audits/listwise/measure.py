@@ -724,8 +724,8 @@ def outcome_of(
     findings, rules = dict[str, ListwiseFinding](), dict[str, HowRanked]()
     for contrast, rule in design.rules.items():
         of_it = [column for column in of_conditions if column.contrast == contrast]
-        between = {name: [design.between(query, contrast) for query in of] for name, of in conditions.items()}
-        concluded_of = findings_of(of_it, between, useful, inference, rule, left_out)
+        queries = {name: [design.between(query, contrast) for query in of] for name, of in conditions.items()}
+        concluded_of = findings_of(of_it, queries, useful, inference, rule, left_out)
         findings |= {Key(name, contrast=contrast): finding for name, finding in concluded_of.items()}
         rules |= {Key(name, contrast=contrast): rule for name in names}
     findings = final_findings(findings, columns, rules, answers, settings.max_invalid, settings.adjust)
@@ -749,7 +749,7 @@ def outcome_of(
     )
     compared = (
         replace(row, contrast=contrast)
-        for contrast in ({"": None} if design.many_groups else {"": None, **design.rules})
+        for contrast in ({"": None} if design.many_contrasts else {"": None, **design.rules})
         for row in contrasts([of for of in columns if of.contrast == contrast], conditions, names, inference)
     )
     # of what stopped by what was seen no p would hold

@@ -46,7 +46,7 @@ from llmfair.report.plots import Plot, Point, ratios, utility_and_ratio
 from llmfair.report.table import Column, Table, figure_columns
 from llmfair.report.verdict import ADVICE, Case, VerdictWords
 from llmfair.report.words import StudyWording, Wording, by_name, study_plan_table
-from llmfair.results import OUTSIDE_ALONE, Band, Declared, Exhibits, Figure, Reach, Row, Words
+from llmfair.results import MOST_CONTRASTS, OUTSIDE_ALONE, Band, Declared, Exhibits, Figure, Reach, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.strata import Stratum
 
@@ -216,16 +216,12 @@ def listwise_table(results: ListwiseResults) -> Table:
     )
 
 
-MOST_GROUPS = 6
-"""Of more groups only the pairs outside the band are in the table."""
-
-
 def _pairs_shown(results: ListwiseResults) -> list[Key]:
     """Of the first prompt its pairs, unless they are too many; of others those outside the band, else the prompt."""
     design, keys = results.design, list[Key]()
     outside = {key for key, of in results.findings.items() if of.conclusion == "outside"}
     for condition in (name for name in design.conditions if name != REPEAT):
-        every = len(design.groups) <= MOST_GROUPS and condition == design.conditions[0]
+        every = len(design.contrasts) <= MOST_CONTRASTS and condition == design.conditions[0]
         pairs = [Key(condition, contrast=contrast) for contrast in design.contrasts]
         keys += [key for key in pairs if every or key in outside] or [Key(condition)]
     return keys

@@ -30,7 +30,7 @@ from llmfair.report.plots import stacked_answers
 from llmfair.report.table import Column, Table
 from llmfair.report.verdict import Case, VerdictWords
 from llmfair.report.words import Wording
-from llmfair.results import Band, Exhibits, Figure, Row, Words
+from llmfair.results import MOST_CONTRASTS, Band, Exhibits, Figure, Row, Words
 from llmfair.stats.intervals import FEWEST_QUERIES
 
 Rows = Mapping[tuple[str, str], Row]
@@ -53,8 +53,6 @@ OF_CONTRASTS = (
 )
 OF_PAIRS = "every pair weighs the same, not every query (--weights pooled)"
 LITTLE_MASS = 0.5
-MOST_CONTRASTS = 15
-"""Of more than those between six groups, tables and plots have the ones outside the band."""
 
 
 def pairwise_table(results: PairwiseResults) -> Table:

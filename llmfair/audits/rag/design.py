@@ -28,7 +28,7 @@ from llmfair.asking.dispatch import Program
 from llmfair.asking.journal import chat_sampling
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
-from llmfair.audits.lists import attribute_asked, group_counts, selected_queries
+from llmfair.audits.lists import attribute_asked, group_counts, listed_items, selected_queries
 from llmfair.audits.rag.results import RagFacts
 from llmfair.audits.rag.settings import RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
@@ -402,7 +402,9 @@ class RagDesign(Design[Read | Support]):
 
     def facts(self) -> RagFacts:
         settings = self.settings
-        counts = group_counts(self.dataset, self.attribute, self.queries if settings.attribute else ())
+        counts = group_counts(
+            self.attribute, listed_items(self.dataset, self.queries if settings.attribute else ())
+        )
         return RagFacts(
             **structs.asdict(super().facts()) | {"groups": counts.few, "unknown": counts.unknown},
             **{name: getattr(settings, name) for name in ("k", "samples", "attribution", "margin")},
