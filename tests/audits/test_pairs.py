@@ -285,9 +285,10 @@ def audited(model: str, seed: int) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_model_that_answers_at_random_is_at_parity_under_no_seed() -> None:
-    ends = [end for seed in range(200) for end in audited("fake:random", seed)]
-    assert "within" not in ends and ends.count("not_assessable") > 200
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_a_model_that_answers_at_random_is_at_parity_under_no_seed(first: int) -> None:
+    ends = [end for seed in range(first, first + 50) for end in audited("fake:random", seed)]
+    assert "within" not in ends and ends.count("not_assessable") > 50
 
 
 @pytest.mark.whole
