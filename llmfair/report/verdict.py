@@ -108,6 +108,14 @@ def by_way(facts: Conclusions, advice: str, reason: str) -> str:
     return f"{advice} · {facts.ways[reason]}" if reason in facts.ways else advice
 
 
+def gravest_of(cases: Sequence[Case]) -> Conclusion:
+    """What a run comes to; of several groups some pairs of which nothing can be said leave it open, no more."""
+    concluded = {case.finding.conclusion for case in cases}
+    gravest = min(concluded, key=[*STATUSES].index)
+    open_pairs = gravest == Conclusion.NOT_ASSESSABLE and len(concluded) > 1 and cases[0].key.contrast
+    return Conclusion.INCONCLUSIVE if open_pairs else gravest
+
+
 @dataclass(frozen=True)
 class Case:
     """One key with what is concluded of it."""
@@ -237,8 +245,10 @@ class VerdictWords:
                 sentence=f"nothing is concluded of {listed(facts.measures)}",
                 next=by_way(facts, f"{command} without --measures concludes of its headline", "measured"),
             )
-        gravest = min((case.finding.conclusion for case in cases), key=[*STATUSES].index)
-        case, *others = [case for case in cases if case.finding.conclusion == gravest]
+        gravest = gravest_of(cases)
+        case, *others = [case for case in cases if case.finding.conclusion == gravest] or [
+            case for case in cases if case.finding.conclusion == Conclusion.NOT_ASSESSABLE
+        ]
         figure = case.figure or absent_row(case.finding.spoken_of, case.key)
         if case.key.contrast:
             sentence = self.of_groups(gravest, case, cases)
@@ -332,25 +342,23 @@ class VerdictWords:
 
     def by_pair(self, pairs: Sequence[Case]) -> str:
         """What is said of every pair where none is a disparity, those together of which the same is said."""
-        said: dict[str, list[Case]] = {}
+        alike: dict[str, list[Case]] = {}
         for each in pairs:
+            within = each.finding.conclusion == Conclusion.WITHIN
             why = f" ({in_words(each.finding.reason, each.finding.measure)})" * bool(each.finding.reason)
-            said.setdefault(STATUSES[each.finding.conclusion] + why, []).append(each)
-        if len(said) == 1 < len(pairs):
-            ((status, of),) = said.items()
-            figures = {each.figure.value: each for each in of if each.figure and each.figure.value}
-            most = sorted(figures)
-            ends = [figures[most[place]].interval for place in (0, -1)] if most else []
-            between = f", {pairs[0].label} from {' to '.join(ends)}" if len(most) > 1 else ""
-            what = "groups" if of[0].key.groups[1] == OTHERS else "pairs of groups"
-            return f"all {len(of)} {what}: {status}{between}"
-        gravest = sorted(said.items(), key=lambda each: [*STATUSES].index(each[1][0].finding.conclusion))
-        return "; ".join(
-            f"{status} for {listed([each.key.contrast for each in of])}"
-            if len(of) <= MOST_PAIRS
-            else f"{status} for {len(of)} of {len(pairs)} pairs of groups"
-            for status, of in gravest
-        )
+            alike.setdefault("at " * within + STATUSES[each.finding.conclusion] + why, []).append(each)
+        what = "groups" if pairs[0].key.groups[1] == OTHERS else "pairs of groups"
+        parts = list[str]()
+        for status, of in sorted(alike.items(), key=lambda each: -len(each[1])):
+            number = "all" if len(of) == len(pairs) else f"{len(of)} of"
+            many = len(of) > MOST_PAIRS or len(of) == len(pairs) > 1
+            which = f"{number} {len(pairs)} {what}" if many else listed([each.key.contrast for each in of])
+            parts.append(f"{which} {'is' if len(of) == 1 else 'are'} {status}")
+        figures = {each.figure.value: each for each in pairs if each.figure and each.figure.value}
+        if len(alike) == 1 and len(figures) > 1:
+            least, most = figures[min(figures)], figures[max(figures)]
+            parts[0] += f", {least.label} from {least.interval} to {most.interval}"
+        return "; ".join(parts)
 
     # The four sentences
 
@@ -453,7 +461,8 @@ class VerdictWords:
         if figure is None or needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
         side = "inside" if low < (figure.value or 0) < high else "outside"
-        return f"about {needed:,} queries would put the whole interval {side} the band, if the estimate stays{planned}"
+        whole = "the whole interval" + f" of {case.key.contrast}" * bool(case.key.contrast)
+        return f"about {needed:,} queries would put {whole} {side} the band, if the estimate stays{planned}"
 
 
 # The verdict of a comparison: closer to parity than the base, by the paired change of the headline?

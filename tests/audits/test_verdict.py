@@ -66,6 +66,20 @@ SPOKEN: dict[str, VerdictWords] = {
 }
 
 
+def test_pairs_of_which_nothing_can_be_said_leave_a_run_of_several_groups_open() -> None:
+    pairs = {
+        Key("neutral", contrast=f"{name}:z"): of for name, of in {"a": None, "b": INSIDE, "c": ACROSS}.items()
+    }
+    keys: dict[str, Any] = {**pairs}
+    verdict = VerdictWords("prompt").verdict(conclusions(keys, keys=[*pairs]))
+    assert (verdict.status, verdict.contrast) == ("inconclusive", "c:z")
+    assert "a:z is not assessable" in verdict.sentence
+    only = {key: of for key, of in keys.items() if of != ACROSS}
+    assert VerdictWords("prompt").verdict(conclusions(only, keys=[*only])).status == "inconclusive"
+    none = {key: None for key in keys}
+    assert VerdictWords("prompt").verdict(conclusions(none, keys=[*none])).status == "not assessable"
+
+
 @pytest.mark.parametrize("of_a_kind", SPOKEN)
 @pytest.mark.parametrize(
     ("of", "status", "condition"),
