@@ -147,6 +147,12 @@ def of_groups(attribute: Attribute, counts: Mapping[str, int], contrast: str | N
             f"a group of {attribute.name} is called '{odd}', which names of contrasts cannot hold.",
             f"call it otherwise: '{BETWEEN}' stands between two groups, '{OTHERS}' for all others",
         )
+    written = dict[str, str]()
+    if alike := next((group for group in groups if written.setdefault(group.casefold(), group) != group), ""):
+        raise UsageError(
+            f"groups of {attribute.name} are called '{written[alike.casefold()]}' and '{alike}'.",
+            "write them alike if they are one group, else call one otherwise",
+        )
     if len(groups) < 2:
         largest = sorted(counts, key=counts.__getitem__, reverse=True)
         listed = ", ".join(f"{group} {counts[group]}" for group in largest[:MOST_LISTED]) or "none"

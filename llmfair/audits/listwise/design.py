@@ -474,9 +474,11 @@ class ListwiseDesign(Design[Ranked]):
 
 
 SHOWN_QUERIES = 5
-OF_GROUPS = "SelectionRate@20,ImpactRatio@20"
-BY_CHANCE = "ImpactRatio(chance)@20,ExpRatio(worst),ExpRatio(chance),GroupOdds"
+OF_GROUPS = "SelectionRate@{0},ImpactRatio@{0}"
+BY_CHANCE = "ImpactRatio(chance)@{0},ExpRatio(worst),ExpRatio(chance),GroupOdds"
 """What is shown of each group, where there are several, and what is told of all together."""
+SELECTED = 20
+"""How many of a list count as selected; of lists that are no longer, half."""
 OF_WINDOWS = ("PreferenceOdds", "SlotOdds", "RelevanceOdds")
 """What is shown, measured and concluded from where nothing is ranked."""
 
@@ -520,11 +522,14 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     shown = f"P@20,ExpRatio{control},{odds}"
     measured = f"{shown},SlotOdds,RelevanceOdds,ExpRatio,RelevanceRatio,overlap@20,nDCG@20,RBO,Tau"
     concluded = f"{odds},RelevanceOdds,ExcessRatio{control}"  # whatever --measures names
+    candidates = [dataset.candidates(query) for query in queries]
     if attribute.groups:
-        shown, measured = f"{shown},{OF_GROUPS}", f"{measured},{OF_GROUPS},{BY_CHANCE}"
+        longest = max(len(listed.documents) for listed in candidates)
+        selected = SELECTED if longest > SELECTED else (longest + 1) // 2
+        of_groups = OF_GROUPS.format(selected)
+        shown, measured = f"{shown},{of_groups}", f"{measured},{of_groups},{BY_CHANCE.format(selected)}"
     if partition:
         shown = measured = concluded = ",".join(OF_WINDOWS)
-    candidates = [dataset.candidates(query) for query in queries]
     if settings.label_error is not None:  # refused before anything is asked
         for of in attribute.contrasts.values():
             odds_with(settings.label_error, judged_of(candidates, of), None)

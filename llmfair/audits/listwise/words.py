@@ -240,16 +240,12 @@ def _table_of_groups(results: ListwiseResults, every: Sequence[Row], measures: S
         ("items", lambda key: design.groups.get(key.contrast)),
         *figure_columns(results, ["GroupOdds", *measures], cells),
     ]
-    figures = {(row.measure, row.condition): row for row in rows if not row.group}
-    ratios = [row.value for row in rows if row.measure == "ImpactRatio@20" and row.condition == first]
-    worst = figures.get(("ExpRatio(worst)", first))
+    figures = {row.measure.partition("@")[0]: row for row in rows if row.condition == first and not row.group}
+    impact = (row for row in rows if row.condition == first and row.measure.startswith("ImpactRatio@"))
+    ratios, worst = [row.value for row in impact], figures.get("ExpRatio(worst)")
     least = (
-        (
-            "impact ratio",
-            min(filter(None, ratios), default=None),
-            figures.get(("ImpactRatio(chance)@20", first)),
-        ),
-        ("over greatest mean exposure", worst and worst.value, figures.get(("ExpRatio(chance)", first))),
+        ("impact ratio", min(filter(None, ratios), default=None), figures.get("ImpactRatio(chance)")),
+        ("over greatest mean exposure", worst and worst.value, figures.get("ExpRatio(chance)")),
     )
     notes = list[str]()
     for says, value, chance in least:
