@@ -76,7 +76,7 @@ def test_pairs_of_which_nothing_can_be_said_leave_a_run_of_several_groups_open()
     assert "a:z is not assessable" in verdict.sentence
     only = {key: of for key, of in keys.items() if of != ACROSS}
     assert VerdictWords("prompt").verdict(conclusions(only, keys=[*only])).status == "inconclusive"
-    none = {key: None for key in keys}
+    none = dict.fromkeys(keys)
     assert VerdictWords("prompt").verdict(conclusions(none, keys=[*none])).status == "not assessable"
 
 
