@@ -128,7 +128,7 @@ def assessed(row: ChangeRow, measure: Measure, base: ComparedRun, other: Compare
     headline that is but a bound; what is assessed by it stands, and so do figures of a ranker of no use (`useless`)."""
     if not measure.definition.assessed_by:
         return row
-    findings = [run.results.findings.get(row.key({row.contrast})) for run in (base, other)]
+    findings = [run.results.findings.get(row.of) for run in (base, other)]
     before, after = (None if finding is None else str(finding.conclusion) for finding in findings)
     useless = row.useless or (findings[1] and findings[1].useless)
     row = replace(row, base_conclusion=before, other_conclusion=after, useless=useless)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from llmfair.nouns import Conclusion
+from llmfair.nouns import Conclusion, Key
 from llmfair.results import (
     Band,
     Count,
@@ -70,6 +70,11 @@ class ChangeRow(JsonObject, KeyColumns, omit_defaults=False, frozen=True):
     other_high: float | None = None
     useless: str | None = None
     contrast: str = ""
+
+    @property
+    def of(self) -> Key:
+        """What the change is of."""
+        return self.key({self.contrast})
 
 
 class InjectedPreference(JsonObject, frozen=True, kw_only=True):

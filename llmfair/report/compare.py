@@ -17,7 +17,7 @@ from llmfair.audits.scoring import ScoredRun, ScoreResults
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, plain_name
 from llmfair.metrics.names import in_words
-from llmfair.nouns import Key, condition_of, is_of
+from llmfair.nouns import Key, Side, condition_of, is_of
 from llmfair.report.figures import (
     HEADLINES,
     against_the_band,
@@ -78,7 +78,7 @@ def compare_table(compared: Comparison) -> Table:
 
     columns: list[Column[ChangeRow]] = [
         ("measure", _label),
-        (words.condition, lambda row: row.key({row.contrast})),
+        (words.condition, lambda row: row.of),
         ("run", lambda row: row.run * several),
         (f"base {base.name}", lambda row: figure(row.base)),
         ("other" if several else others[0].name, lambda row: figure(row.other)),
@@ -112,18 +112,13 @@ def _notes(compared: Comparison) -> Iterator[str]:
         if run.differs:
             changed = (f"{key}: {' → '.join(unlike(key, *values))}" for key, values in run.differs.items())
             yield f"{run.name} also differs in {'; '.join(changed)}"
-    headlines = {
-        (row.run, row.key({row.contrast})): row
-        for row in compared.rows
-        if row.better == "parity" and row.headline
-    }
+    headlines = {(row.run, row.of): row for row in compared.rows if row.better == "parity" and row.headline}
     for row in compared.rows:
         measure = declared([row.measure]).get(row.measure)
         if measure and measure.definition.shows == "order dependence" and row.low and row.low > 0:
-            of = f"{_label(row)}, {row.key({row.contrast})}" + f", {row.run}" * (len(others) > 1)
-            yield f"{of}: more answers now depend on the order" + _bought(
-                headlines.get((row.run, row.key({row.contrast}))), compared
-            )
+            of = f"{_label(row)}, {row.of}" + f", {row.run}" * (len(others) > 1)
+            bought = _bought(headlines.get((row.run, row.of)), compared)
+            yield f"{of}: more answers now depend on the order{bought}"
     yield kind.measure.how_changed or (
         "base and other: each run's own figures; change: their quotient (×), else the mean over the queries of both; "
         f"intervals and sign flips (seed {compared.seed}) are paired by query"
@@ -157,10 +152,12 @@ def score_table(results: ScoreResults) -> Table:
     figures: dict[tuple[str, str, str, str], Row] = {
         (row.run, row.key(contrasts[row.run]), row.measure, row.group): row for row in results.rows
     }
+    words = {Words("first group", "second group") if run.contrasts else run.words for run in runs}
+    sides = asdict(*words) if len(words) == 1 else {}
     of_rows = (
         ((m, ""), (run, Key(key, contrast=group)), row)
-        if contrasts[run] and group
-        else ((m, group), (run, key), row)
+        if contrasts[run] and group not in ("", *Side)
+        else ((m, sides.get(group, group)), (run, key), row)
         for (run, key, m, group), row in figures.items()
     )
 

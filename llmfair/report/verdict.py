@@ -488,17 +488,14 @@ def compared_verdicts(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
             continue
         judged = [(*change_of(row, compared), row) for row in rows]
         status, figures, row = min(judged, key=lambda change: COMPARED_STATUSES.index(change[0]))
-        ways: dict[str, list[str]] = {}
+        ways: dict[str, list[Key]] = {}
         for way, _, change in judged:
             if change is not row:
-                ways.setdefault(way, []).append(change.key({change.contrast}))
+                ways.setdefault(way, []).append(change.of)
         also = [
-            f"; {way}{' also' * (way == status)} ({listed(names)} "
-            f"{condition if len(names) == 1 else condition.removesuffix('s') + 's'})"
-            for way, names in ways.items()
+            f"; {way}{' also' * (way == status)} ({places(keys, condition)})" for way, keys in ways.items()
         ]
-        label = parse_measure(row.measure).label
-        where = f"{label} ({row.key({row.contrast})} {condition})"
+        where = f"{parse_measure(row.measure).label} ({places([row.of], condition)})"
         sentence = f"{run.name} beside {base.name}, {where}: {figures}{''.join(also)}"
         more = "more queries in both runs; " * (status in (OPEN, NO_DIFFERENCE))
         following = f"{more}both side by side: llmfair report {quote(base.run)} {quote(run.run)}"
@@ -507,6 +504,16 @@ def compared_verdicts(compared: Comparison) -> Iterator[tuple[str, RunVerdict]]:
             condition=row.condition, stratum=row.stratum, contrast=row.contrast, measure=row.measure,
             estimate=row.change, low=row.low, high=row.high, n=row.n,
         )  # fmt: skip
+
+
+def places(keys: Sequence[Key], condition: str) -> str:
+    """Conditions in a sentence, those of several groups with their pairs: `A:B and A:C, neutral prompt`."""
+    contrasts: dict[str, list[str]] = {}
+    for key in keys:
+        contrasts.setdefault(key.of_all_contrasts, []).append(key.contrast)
+    if keys[0].contrast:
+        return "; ".join(f"{listed(pairs)}, {name} {condition}" for name, pairs in contrasts.items())
+    return f"{listed(keys)} {condition if len(keys) == 1 else condition.removesuffix('s') + 's'}"
 
 
 OTHER_GROUP = ", now favouring the other group, outside the band"

@@ -12,7 +12,8 @@ from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.measure import beside_each_other
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.audits.pairwise.settings import PairwiseSettings
-from llmfair.nouns import Conclusion
+from llmfair.nouns import JUDGED_STRATA, Conclusion, Key
+from llmfair.report.verdict import places
 from tests.cli.command import kept, llmfair, ran, refuses, table
 
 pytestmark = pytest.mark.whole
@@ -40,16 +41,19 @@ def test_a_group_that_is_put_behind_is_found_and_no_fair_one() -> None:
     screen = ran(*ASKED, "-d", write_table(THREE), "--pairs", "12").out
     results = kept("results", "run")
     concluded = {key: finding["conclusion"] for key, finding in results["findings"].items()}
-    for stratum in ("relevant", "irrelevant"):
+    for stratum in JUDGED_STRATA:
         assert concluded[f"{stratum}, Asian:Black"] == concluded[f"{stratum}, Black:White"] == "outside"
         assert concluded[f"{stratum}, Asian:White"] != "outside"
     assert results["family"]["size"] == 6 and results["design"]["groups"] == dict.fromkeys(THREE, 128)
     assert "relevant, Asian:Black" in screen and "outside: Asian items are preferred" in screen
+    behind = [f"of two {stratum} items Black is put behind Asian and White" for stratum in JUDGED_STRATA]
+    assert all(sentence in results["verdict"]["sentence"] for sentence in behind)
     ran("report", "run", "-o", "page.html")
     assert "<td>Asian</td>" in Path("page.html").read_text()
     odds = {row["contrast"]: row for row in results["rows"] if row["measure"] == "AdjustedOdds"}
     assert odds["Asian:Black"]["value"] > 1.25 and odds["Black:White"]["value"] < 0.8
     assert {row["contrast"] for row in table(Path("run/verdicts.csv"))} == {*odds}
+    assert "win share, first group [95 %]  win share, second group [95 %]" in ran("score", "run").out
     again = ran("score", "run", "--json").json["runs"][0]["findings"]
     assert {key: finding["conclusion"] for key, finding in again.items()} == concluded
     for contrast, code in (("Black:White", 4), ("Asian:White", 0)):
@@ -92,22 +96,42 @@ def test_what_is_made_for_two_groups_refuses_several() -> None:
     assert "3 contrasts" in ran("plan", "pairwise", "-d", path, "-a", "race").out
 
 
-def test_contrasts_are_tested_by_holm() -> None:
-    """Of two both are outside only where one of them is at 97.5 %."""
+@pytest.mark.parametrize(
+    ("outside_at", "adjust", "outside"),
+    [
+        ((0.98, 0.96), "holm", [True, True]),  # of two both only where one is at 97.5 %
+        ((0.96, 0.96), "holm", [False, False]),
+        ((0.96, 0.96), "bh", [True, True]),
+        ((0.97, 0.97, 0.9), "holm", [False, False, False]),
+        ((0.97, 0.97, 0.9), "bh", [True, True, False]),  # two of three at 96.7 %
+        ((0.96, 0.96, 0.9), "bh", [False, False, False]),
+    ],
+)
+def test_contrasts_are_tested_together(outside_at: Sequence[float], adjust: str, outside: list[bool]) -> None:
+    findings = {
+        str(place): PairFinding(measure="AdjustedOdds", conclusion=Conclusion.OUTSIDE, reason=None)
+        for place in range(len(outside_at))
+    }
 
-    def together(**outside_at: float) -> list[Conclusion]:
-        findings = {
-            name: PairFinding(measure="AdjustedOdds", conclusion=Conclusion.OUTSIDE, reason=None)
-            for name in outside_at
-        }
+    def at(name: str, level: float) -> Conclusion:
+        return Conclusion.OUTSIDE if outside_at[int(name)] >= level else Conclusion.INCONCLUSIVE
 
-        def at(name: str, level: float) -> Conclusion:
-            return Conclusion.OUTSIDE if outside_at[name] >= level else Conclusion.INCONCLUSIVE
+    together = beside_each_other(findings, at, 0.95, True, adjust)
+    assert [each.conclusion is Conclusion.OUTSIDE for each in together.values()] == outside
 
-        return [each.conclusion for each in beside_each_other(findings, at, 0.95, several=True).values()]
 
-    assert together(first=0.98, second=0.96) == [Conclusion.OUTSIDE] * 2
-    assert together(first=0.96, second=0.96) == [Conclusion.INCONCLUSIVE] * 2
+def test_a_run_that_is_adjusted_by_bh_is_measured_again_alike() -> None:
+    asked = "pairwise", "-d", write_table(THREE), "-a", "race", "--pairs", "6", "-o", "run", "--adjust", "bh"
+    ran(*asked, "-m", "fake:biased,behind=Black,pairwise=-0.8")
+    results, again = kept("results", "run"), ran("score", "run", "--json").json["runs"][0]
+    assert results["design"]["adjust"] == "bh" and again["findings"] == results["findings"]
+
+
+def test_conditions_of_changes_are_said_after_their_groups() -> None:
+    keys = [Key("neutral", contrast=pair) for pair in ("A:B", "A:C")]
+    assert places([*keys, Key("a", contrast="A:B")], "prompt") == "A:B and A:C, neutral prompt; A:B, a prompt"
+    assert places([Key("pairs", "relevant")], "pairs") == "relevant pairs"
+    assert places([Key("a"), Key("b")], "prompt") == "a and b prompts"
 
 
 def test_items_of_a_contrast_are_those_of_its_groups_or_of_all_others() -> None:

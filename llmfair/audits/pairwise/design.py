@@ -196,7 +196,8 @@ class PairwiseDesign(Design[PairVerdict]):
             each = ((key, of_contrasts[key.contrast].get(key.stratum)) for key in self.keys)
             odds = {key: of for key, of in each if of is not None}
         how = (
-            "form", "answers", "noise_share", "repeats", "weights", "sequential", "label_error", "seed", "pairs",
+            "form", "answers", "noise_share", "repeats", "weights", "adjust", "sequential", "label_error", "seed",
+            "pairs",
         )  # fmt: skip
         return PairwiseFacts(
             **{name: getattr(settings, name) for name in how},

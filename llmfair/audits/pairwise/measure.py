@@ -273,7 +273,7 @@ class HowAsked:
 
     `forced`: no answer could be unparseable. `decided`: of a sequential audit, what was settled of each stratum.
     `max_invalid`: the share of answers that may be unparseable. `scored`: they are scores. `judged`: items of each
-    side or group, and how many are relevant.
+    side or group, and how many are relevant. `adjust`: how findings are tested beside each other, by Holm or `bh`.
     """
 
     inference: Inference
@@ -284,6 +284,7 @@ class HowAsked:
     max_invalid: float | None = None
     scored: bool = False
     judged: Judged = field(default_factory=dict)
+    adjust: str = "holm"
 
 
 def how_asked(
@@ -303,6 +304,7 @@ def how_asked(
         max_invalid,
         not design.prompted,
         design.judged,
+        design.adjust,
     )
 
 
@@ -344,7 +346,9 @@ def measure_verdicts(
     level = asked.inference.level
     if asked.decided is None:
         several = any(key.contrast for key in by_key)
-        findings = beside_each_other(findings, lambda name, level: at(name, level)[1], level, several)
+        findings = beside_each_other(
+            findings, lambda name, level: at(name, level)[1], level, several, asked.adjust
+        )
     answers: dict[str, PairAnswers] = {key: answer_counts(of_it) for key, of_it in by_key.items()}
     for name, finding in findings.items():
         key = keys[name]
@@ -463,21 +467,25 @@ def beside_each_other(
     at: Callable[[str, float], Conclusion],
     level: float,
     several: bool = False,
+    adjust: str = "holm",
 ) -> dict[str, PairFinding]:
     """The findings, those outside the band by themselves alone, and not among all tested, as inconclusive.
 
     Of m strata k are outside where so many are at a level of 1 − α/(m − k + 1): for the largest such k (Hochberg 1988),
     or where `several` contrasts share their groups, which he does not allow, while it holds from 1 to k (Holm 1979).
+    By `adjust` "bh" for the largest k of which so many are at 1 − αk/m (Benjamini and Hochberg 1995).
     """
     tested = [name for name, each in findings.items() if each.conclusion is not Conclusion.NOT_ASSESSABLE]
     outside = [name for name in tested if findings[name].conclusion is Conclusion.OUTSIDE]
     steps, passed = range(1, len(tested) + 1), list[str]()
-    for tests in reversed(steps) if several else steps:
-        passed = [name for name in outside if at(name, 1 - (1 - level) / tests) is Conclusion.OUTSIDE]
-        if (len(passed) > len(tested) - tests) is not several:
+    upwards = several and adjust == "holm"
+    for k in steps if upwards else reversed(steps):
+        share = k / len(tested) if adjust == "bh" else 1 / (len(tested) - k + 1)
+        passed = [name for name in outside if at(name, 1 - (1 - level) * share) is Conclusion.OUTSIDE]
+        if (len(passed) >= k) is not upwards:
             break
     else:
-        passed = passed if several else []
+        passed = passed if upwards else []
     alone = {"conclusion": Conclusion.INCONCLUSIVE, "reason": OUTSIDE_ALONE}
     return {
         name: structs.replace(each, **(alone if name in outside and name not in passed else {}))

@@ -48,6 +48,7 @@ class PairwiseFacts(DesignFacts, frozen=True, kw_only=True):
     noise_share: Share
     repeats: Count
     weights: Literal["macro", "pooled"]
+    adjust: Literal["holm", "bh"] = "holm"
     sequential: bool
     max_pairs: Count | None
     judged: Mapping[str, tuple[Count, Count]] = {}

@@ -102,10 +102,6 @@ class PairwiseSettings(PromptSettings, AuditSettings):
         return {"paper": {"noise_share": 0.0, "prompt": "wikiproject"}}  # Wang et al. 2024, section 3.3
 
     @classmethod
-    def absent(cls) -> frozenset[str]:
-        return super().absent() | {"adjust"}
-
-    @classmethod
     def idle(cls) -> frozenset[str]:
         return super().idle() | {"ci"}  # no measure of pairs is a ratio of means
 
@@ -195,6 +191,10 @@ class CalibratePairwiseSettings(CalibrationSettings, PairwiseSettings):
     malformed: float = STATISTICS(
         0.0, "Share of answers that cannot be read.", advanced=True, least=0, below=1
     )
+
+    @classmethod
+    def absent(cls) -> frozenset[str]:
+        return super().absent() | {"adjust"}  # each stratum is concluded by itself
 
     def simulations(self) -> int:
         return len(self.strata()) * super().simulations()

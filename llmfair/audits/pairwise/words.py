@@ -20,7 +20,7 @@ from llmfair.audits.runs.stopping import settled_text
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED
 from llmfair.metrics.names import in_words
-from llmfair.nouns import Key, PairOutcome, PairVerdict
+from llmfair.nouns import Conclusion, Key, PairOutcome, PairVerdict
 from llmfair.report import groups, phrases, plan
 from llmfair.report.figures import headline_plots, ratio_of
 from llmfair.report.groups import Furthest, FurthestQuery, Section, Values
@@ -269,6 +269,19 @@ class PairWords(VerdictWords):
     def __init__(self) -> None:
         super().__init__("pairs")
         self.of = self.of_several = "of {} pairs"
+
+    def of_groups(self, gravest: Conclusion, case: Case, cases: Sequence[Case]) -> str:
+        """A sentence of every stratum that shares the status."""
+        sentences = list[str]()
+        for stratum in dict.fromkeys(each.key.stratum for each in cases):
+            pairs = [each for each in cases if each.key.stratum == stratum]
+            of_it = [each for each in pairs if each.finding.conclusion == gravest]
+            items = "items" if stratum == UNJUDGED else f"{stratum} items"
+            if of_it and gravest == Conclusion.OUTSIDE:
+                sentences.append(f"of two {items} {self.put_behind(of_it, pairs)}")
+            elif of_it:
+                sentences.append(f"of {items} {self.by_pair(pairs)}")
+        return "; ".join(sentences)
 
     def disparity(self, case: Case) -> str:
         figure, groups = case.figure, case.groups
