@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from llmfair.audits.comparing import compare
 from llmfair.audits.documents import Comparison
-from llmfair.audits.pairwise.measure import read_verdicts, verdicts_lines
+from llmfair.audits.pairwise.results import read_verdicts, verdicts_lines
 from llmfair.errors import UsageError
 from llmfair.io.files import typed
 from llmfair.metrics.pairs import ADJUSTED_ODDS, FLIP_RATE

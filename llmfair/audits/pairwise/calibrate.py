@@ -118,7 +118,7 @@ def finding_in_pairs(
     """What a real audit finds of these values: the position-adjusted odds with their interval, and the finding."""
     odds = aggregate(measure.aggregate, audit.values(), how.inference)
     assert odds is not None
-    return odds, finding_of(Column(measure, stratum, "", audit), (), how)
+    return odds, finding_of(Column(measure, stratum, "", audit), stratum, (), how)
 
 
 def _row(

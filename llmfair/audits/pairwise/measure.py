@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import product
 from math import inf, log
-from pathlib import Path
-from sys import intern
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import structs
@@ -36,38 +35,25 @@ from llmfair.audits.pairwise.results import (
     PairFinding,
     PairwiseFacts,
     PairwiseResults,
+    read_verdicts,
+    verdicts_lines,
 )
 from llmfair.audits.pairwise.settings import PairwiseSettings
 from llmfair.audits.runs.stopping import Stopping, StoppingPoint
-from llmfair.audits.scoring import Measuring
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, integer, number, read_csv
-from llmfair.metrics.base import Column, Measure, Tally, Value, measure_all
+from llmfair.io.files import AGAIN
+from llmfair.metrics.base import Column, Measure, Tally, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA, JudgedPairs, tally
-from llmfair.nouns import (
-    JUDGED_STRATA,
-    PAIRS,
-    Cell,
-    Conclusion,
-    Failure,
-    Key,
-    Measurement,
-    PairAnswer,
-    PairStratum,
-    PairVerdict,
-    Side,
-    by_query,
-    pair_answer,
-)
+from llmfair.nouns import PAIRS, Cell, Conclusion, Failure, Key, Measurement, PairVerdict, by_query
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.pairwise import read_answer
 from llmfair.results import ALL, EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
-from llmfair.rundir import RunDir, csv_lines
+from llmfair.rundir import RunDir
 from llmfair.settings.commands import ScoreSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import Estimate, conclude
-from llmfair.stats.paired import Change, change_of_pairs
+from llmfair.stats.paired import change_of_pairs
 from llmfair.stats.pairs import PairContributions, Weights, estimate, intraclass
 from llmfair.stats.sequential import FEW_INSIDE, FEWEST_INSIDE, FEWEST_UNITS, Decision, look_level
 from llmfair.stats.significance import holm, sign_test
@@ -99,10 +85,10 @@ def concluded(
 ) -> PairConclusion:
     """Where the odds lie by their interval or, where they have no size, by their bound."""
     pp, uu, ff, ss = counted.shares
-    certain = min(pp + ff, uu + ss, pp + ss, uu + ff)
-    if min(max(pp + ff, pp + ss), max(uu + ff, uu + ss)) <= NEAR_CERTAIN:
+    wins, losses = (pp + ff, pp + ss), (uu + ss, uu + ff)
+    if min(max(wins), max(losses)) <= NEAR_CERTAIN:
         reason = "one_sided"
-    elif pp + uu < FEWEST_CONSISTENT_SHARE or certain <= NEAR_CERTAIN:
+    elif pp + uu < FEWEST_CONSISTENT_SHARE or min(*wins, *losses) <= NEAR_CERTAIN:
         reason = "position_driven"
     elif odds.low is None or odds.high is None:
         return PairConclusion(Conclusion.NOT_ASSESSABLE, odds.reason)
@@ -213,60 +199,6 @@ def seen(
     return None
 
 
-# `verdicts.csv`, written and read back: every figure of a pairwise audit follows from it.
-
-
-COLUMNS = (
-    "query_id", "stratum", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
-    "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
-)  # fmt: skip
-
-
-def verdicts_lines(by_key: Mapping[Key, Sequence[PairVerdict]]) -> Iterator[str]:
-    """The file's lines: both answers on every pair, by stratum, contrast, query, pair and draw; a last column says of
-    which contrast, where there are several."""
-    several = any(key.contrast for key in by_key)
-    rows = (
-        [
-            v.query_id, v.stratum, v.number, v.draw, v.protected, v.unprotected,
-            v.first.winner and v.first.winner.value, v.second.winner and v.second.winner.value,
-            v.first.problem, v.second.problem, v.first.margin, v.second.margin, v.cell.value, v.outcome.value,
-            *[v.contrast] * several,
-        ]
-        for _, verdicts in sorted(by_key.items())
-        for _, of_query in by_query(verdicts)
-        for v in of_query
-    )  # fmt: skip
-    return csv_lines((*COLUMNS, *["contrast"] * several), rows)
-
-
-def read_verdicts(path: Path) -> list[PairVerdict]:
-    """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
-    strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
-    places = set[tuple[str, str, str, int, int]]()
-
-    def answer(row: dict[str, str], order: str) -> PairAnswer:
-        winner, problem, margin = (row[f"{order}_{column}"] for column in ("answer", "problem", "margin"))
-        if not winner and not problem:
-            raise ValueError(f"{order}_answer and {order}_problem are empty")
-        side, size = Side(winner) if winner else None, number(margin) if margin else None
-        return pair_answer(side, problem or None, size)
-
-    def verdict(row: dict[str, str]) -> PairVerdict:
-        contrast = intern(row.get("contrast", ""))
-        place = (row["query_id"], row["stratum"], contrast, integer(row["pair"]), integer(row["draw"]))
-        if place in places:
-            raise ValueError("it is there twice")
-        places.add(place)
-        query_id, stratum, _, number, draw = place
-        protected, unprotected = (intern(row[f"{side}_doc_id"]) for side in ("protected", "unprotected"))
-        first, second = (answer(row, order) for order in ("first", "second"))
-        items = protected, unprotected
-        return PairVerdict(intern(query_id), strata[stratum], number, draw, *items, first, second, contrast)
-
-    return read_csv(path, "a verdict", verdict)
-
-
 @dataclass(frozen=True)
 class HowAsked:
     """How the verdicts came about, as far as conclusions depend on it.
@@ -285,6 +217,7 @@ class HowAsked:
     scored: bool = False
     judged: Judged = field(default_factory=dict)
     adjust: str = "holm"
+    answers: Mapping[str, PairAnswers] = field(default_factory=dict)
 
 
 def how_asked(
@@ -305,17 +238,15 @@ def how_asked(
         not design.prompted,
         design.judged,
         design.adjust,
+        answers,
     )
 
 
 @dataclass(frozen=True)
 class PairMeasurements:
-    """What verdicts come to: every measure of every query, the finding on each stratum and contrast, the tidy rows.
+    """What verdicts come to: every measure of every query, the finding on each stratum and contrast, the tidy rows,
+    and over how many tests p is adjusted."""
 
-    `headline` is the measure that conclusions speak of; `family` counts the tests that p is adjusted over.
-    """
-
-    headline: str | None
     columns: Sequence[Column]
     findings: Mapping[str, PairFinding]
     rows: Sequence[Measurement]
@@ -329,42 +260,33 @@ def measure_verdicts(
     judged: dict[str, Sequence[JudgedPairs]] = {
         key: judged_of(of_it, asked.repeats, asked.forced) for key, of_it in by_key.items()
     }
-    columns, keys = measure_all(measures, judged), {str(key): key for key in by_key}
+    columns = measure_all(measures, judged)
     # the first: what a gate asks of is measured beside it
     headline = next((measure for measure in measures if measure.definition.headline), None)
     odds = {column.condition: column for column in columns if column.measure == headline}
-    findings = {name: finding_of(column, by_key[keys[name]], asked) for name, column in odds.items()}
+    findings: dict[str, PairFinding] = {
+        key: finding_of(odds[key], key, of_it, asked) for key, of_it in by_key.items() if key in odds
+    }
 
-    def at(name: str, level: float) -> tuple[Estimate, Conclusion]:
-        """The odds of a stratum and contrast that has some with their interval at this level, and where it lies."""
-        values, how = [*odds[name].values.values()], odds[name].measure.aggregate
-        figure = aggregate(how, values, replace(asked.inference, level=level))
-        counted = joined(values, weights_of(how))
+    def at(name: str, level: float) -> Conclusion:
+        """Where the odds of a stratum and contrast that has some lie by their interval at this level."""
+        figure, counted = odds_of(odds[name], replace(asked.inference, level=level))
         assert figure is not None and counted is not None
-        return figure, concluded(figure, counted, asked.band, level).conclusion
+        return concluded(figure, counted, asked.band, level).conclusion
 
-    level = asked.inference.level
     if asked.decided is None:
         several = any(key.contrast for key in by_key)
-        findings = beside_each_other(
-            findings, lambda name, level: at(name, level)[1], level, several, asked.adjust
-        )
-    answers: dict[str, PairAnswers] = {key: answer_counts(of_it) for key, of_it in by_key.items()}
-    for name, finding in findings.items():
-        key = keys[name]
-        if finding.conclusion is Conclusion.OUTSIDE and key.stratum in JUDGED_STRATA:
-            figure, _ = at(name, level)
-            limits = finding.bound.limits if finding.bound else (figure.low, figure.high)
-            nearer = min((abs(log(limit)), limit) for limit in limits if limit)[1]
-            explained = label_error(judged_between(asked.judged, key.contrast), None, key.stratum, nearer)
-            findings[name] = structs.replace(finding, label_error=explained)
-        if asked.scored and 0 < answers[name].problems.get("tie", 0) == answers[name].readable:
-            findings[name] = finding.barred(EQUAL_SCORES)
-    found = as_readable(findings, answers, asked.max_invalid)
-    tests = holm([finding.p for finding in found.values()])
-    adjusted, rows = dict(zip(found, tests, strict=True)), list[Measurement]()
+        findings = beside_each_other(findings, at, asked.inference.level, several, asked.adjust)
+    for name in findings if asked.scored else ():
+        counts = asked.answers[name]
+        if 0 < counts.problems.get("tie", 0) == counts.readable:
+            findings[name] = findings[name].barred(EQUAL_SCORES)
+    findings = as_readable(findings, asked.answers, asked.max_invalid)
+    tests = holm([finding.p for finding in findings.values()])
+    adjusted, rows = dict(zip(findings, tests, strict=True)), list[Measurement]()
+    keys: dict[str, Key] = {key: key for key in by_key}
     for row in aggregates.summarise(columns, asked.inference):
-        key, of_it = keys[row.condition], found.get(row.condition)
+        key, of_it = keys[row.condition], findings.get(row.condition)
         row = replace(row, condition=PAIRS, stratum=key.stratum, contrast=key.contrast)
         if of_it is not None and row.query_id == ALL and row.measure == of_it.measure:
             low, high = of_it.bound.limits if of_it.bound else (row.low, row.high)
@@ -373,8 +295,7 @@ def measure_verdicts(
                 p_adjusted=adjusted[key], conclusion=of_it.conclusion,
             )  # fmt: skip
         rows.append(row)
-    family = sum(p is not None for p in tests)
-    return PairMeasurements(None if headline is None else str(headline), columns, found, rows, family)
+    return PairMeasurements(columns, findings, rows, sum(p is not None for p in tests))
 
 
 def outcome_of(
@@ -385,30 +306,30 @@ def outcome_of(
     stopping: Mapping[Key, Stopping[PairVerdict]],
 ) -> Outcome:
     """Results and files of a run folder, from the pairs that have a verdict."""
-    settings, facts = design.settings, design.facts()
+    settings, every = design.settings, [*verdicts]
     by_key: dict[Key, list[PairVerdict]] = {key: [] for key in design.keys}
-    for verdict in verdicts:
+    for verdict in every:
         by_key[verdict.key].append(verdict)
     answers: dict[str, PairAnswers] = {
         key: answer_counts(of_it, settings.constrain) for key, of_it in by_key.items()
     }
     stopped: dict[str, StoppingPoint] = {name: process.settled("pairs") for name, process in stopping.items()}
-    how = how_asked(settings, facts, answers, stopped, settings.max_invalid)
+    how = how_asked(settings, design.facts(), answers, stopped, settings.max_invalid)
     measured = measure_verdicts(design.measures, by_key, how)
-    ended: dict[str, ProbeCounts] = {}
-    for key in design.keys:
-        asked = stopped[key].units if stopped else design.asked(key)
-        ended[key] = ProbeCounts(asked, len(by_key[key]))
+    ended: dict[str, ProbeCounts] = {
+        key: ProbeCounts(stopped[key].units if stopped else design.asked(key), len(of_it))
+        for key, of_it in by_key.items()
+    }
     results = PairwiseResults(
         **design.told(run, ended, failures, measured.columns),
-        reach={}, headline=measured.headline, answers=answers, stopping=stopped, findings=measured.findings,
+        reach={}, answers=answers, stopping=stopped, findings=measured.findings,
+        headline=next((str(measure) for measure in design.measures if measure.definition.headline), None),
         family=Family(measured.family, None),
         cells={key: cell_counts(of_it, settings.repeats) for key, of_it in by_key.items()},
         shares={
             key: cell_shares(of_it, settings.repeats, settings.weights) for key, of_it in by_key.items()
         },
     )  # fmt: skip
-    every = [verdict for of_it in by_key.values() for verdict in of_it]
     queries = {verdict.query_id for verdict in every}
     doc_ids = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
     return design.laid_out(
@@ -486,36 +407,46 @@ def beside_each_other(
             break
     else:
         passed = passed if upwards else []
-    alone = {"conclusion": Conclusion.INCONCLUSIVE, "reason": OUTSIDE_ALONE}
+    alone = {"conclusion": Conclusion.INCONCLUSIVE, "reason": OUTSIDE_ALONE, "label_error": None}
     return {
         name: structs.replace(each, **(alone if name in outside and name not in passed else {}))
         for name, each in findings.items()
     }
 
 
-def finding_of(column: Column, verdicts: Sequence[PairVerdict], asked: HowAsked) -> PairFinding:
-    """The conclusion on one relevance stratum, with what has to be known to trust it."""
-    values, inference = [*column.values.values()], asked.inference
-    answers = [a for verdict in verdicts if verdict.draw < asked.repeats for a in verdict.answers]
-    how, weights = column.measure.aggregate, weights_of(column.measure.aggregate)
-    odds, counted = aggregate(how, values, inference), joined(values, weights)
+def odds_of(column: Column, inference: Inference) -> tuple[Estimate | None, PairContributions | None]:
+    """The figure of all queries, None where nothing is tallied, and the pairs that it is made of."""
+    values, how = [*column.values.values()], column.measure.aggregate
+    return aggregate(how, values, inference), joined(values, weights_of(how))
+
+
+def finding_of(column: Column, key: Key, verdicts: Sequence[PairVerdict], asked: HowAsked) -> PairFinding:
+    """The conclusion on one relevance stratum and contrast, with what has to be known to trust it."""
+    measure, inference = column.measure, asked.inference
+    odds, counted = odds_of(column, inference)
     if odds is None or counted is None or odds.value is None:
         reason = odds.reason if odds is not None else "no_pairs"
-        return PairFinding(measure=str(column.measure), conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
+        return PairFinding(measure=str(measure), conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
     conclusion, alike = concluded(odds, counted, asked.band, inference.level), intraclass(counted)
-    p = power = None
+    p = power = error = None
     if asked.decided is None:
-        p = aggregates.tallied_p(values, weights, np.random.default_rng(inference.seed))
+        rng = np.random.default_rng(inference.seed)
+        p = aggregates.tallied_p([*column.values.values()], weights_of(measure.aggregate), rng)
         if odds.low is not None and not conclusion.bound:
             power = aggregates.odds_power(odds, asked.band, inference.level)
     else:  # no fixed sample: what was settled is the conclusion, and p would not hold
-        conclusion = settled(conclusion, asked.decided[column.condition], counted, asked.band)
+        conclusion = settled(conclusion, asked.decided[key], counted, asked.band)
+    if conclusion.conclusion is Conclusion.OUTSIDE:
+        limits = conclusion.bound.limits if conclusion.bound else (odds.low, odds.high)
+        nearer = min(filter(None, limits), key=lambda limit: abs(log(limit)))
+        error = label_error(judged_between(asked.judged, key.contrast), None, key.stratum, nearer)
+    answers = [a for verdict in verdicts if verdict.draw < asked.repeats for a in verdict.answers]
     won = sum(answer.winner == "protected" for answer in answers)
     unread = sum(answer.winner is None for answer in answers)
     return PairFinding(
-        measure=str(column.measure), conclusion=conclusion.conclusion, reason=conclusion.reason, p=p, power=power,
+        measure=str(measure), conclusion=conclusion.conclusion, reason=conclusion.reason, p=p, power=power,
         test="three-way t" if counted.items_recur else "sign flip", queries=odds.n, error=odds.error,
-        consistent_share=float(counted.shares[:2].sum()), bound=conclusion.bound,
+        consistent_share=float(counted.shares[:2].sum()), bound=conclusion.bound, label_error=error,
         icc=None if alike is None else alike.correlation,
         design_effect=None if alike is None else alike.design_effect,
         worst_case=(won / len(answers), (won + unread) / len(answers)) if answers else None,
@@ -578,31 +509,41 @@ def pair_changes(
     )
     headlines, level = comparing.headlines_of(measures), base.results.level
     keys = [key for key in base.keys if key in {key for key, *_ in common}]
-    repeats = min(run.results.design.repeats for run in (base, other))
-    tallies: list[dict[tuple[Measure, str], list[Value]]] = []
+    repeats, weights = min(run.results.design.repeats for run in (base, other)), base.setting("weights")
+    tallies: list[dict[tuple[Measure, str], Column]] = []
     for run in (base, other):  # a tally for every query, of the measures that pool their pairs
         judged: dict[str, Sequence[JudgedPairs]] = {
             key: judged_of((answered(run)[asked] for asked in common if asked[0] == key), repeats)
             for key in keys
         }
-        tallies.append(
-            {
-                (column.measure, column.condition): [*column.values.values()]
-                for column in measure_all(measures, judged)
-                if column.group == "" and all(isinstance(value, Tally) for value in column.values.values())
-            }
-        )
-    before, after = tallies
-    barred: dict[str, str | None] = {}
-    for key in keys:
-        counted = joined([tally(pairs, KAPPA) for pairs in judged[key]], base.setting("weights"))
-        barred[key] = None if counted is None else useless(counted)
-    comparing.check_paired(chosen, [measure for measure, _ in before], f"try {','.join(MEASURES)}")
-    for measure in measures:
-        for key in keys:
-            row = structs.replace(comparing.row_of(other, key, measure, headlines), useless=barred[key])
-            row = _with_change(row, measure, before[measure, key], after[measure, key], level, base.name)
-            yield comparing.assessed(row, measure, base, other)
+        columns = (column for column in measure_all(measures, judged) if column.group == "")
+        tallies.append({
+            (column.measure, column.condition): column
+            for column in columns
+            if all(isinstance(value, Tally) for value in column.values.values())
+        })  # fmt: skip
+    comparing.check_paired(chosen, [measure for measure, _ in tallies[0]], f"try {','.join(MEASURES)}")
+    barred = {
+        key: useless(counted)
+        for key in keys
+        if (counted := joined([tally(pairs, KAPPA) for pairs in judged[key]], weights)) is not None
+    }
+    for measure, key in product(measures, keys):
+        (was, counted), (now, counted_after) = (odds_of(of[measure, key], Inference(level)) for of in tallies)
+        assert was is not None and now is not None  # there are tallies
+        row = structs.replace(comparing.row_of(other, key, measure, headlines), useless=barred.get(key))
+        row = comparing.with_figures(row, was, now)
+        row = comparing.because(row, {base.name: was.reason, other.name: now.reason})
+        if not (was.value is None or now.value is None or counted is None or counted_after is None):
+            formula = next(
+                of.formula for of in tallies[0][measure, key].values.values() if isinstance(of, Tally)
+            )
+            change = change_of_pairs(formula, counted, counted_after, level, formula.logarithmic)
+            quotient = replace(change.estimate, reason=change.estimate.reason or row.reason)
+            if was.low is None or now.low is None:  # no interval and test where either figure has none
+                change, quotient = replace(change, p=None), replace(quotient, low=None, high=None)
+            row = comparing.changed(row, replace(change, estimate=quotient))
+        yield comparing.assessed(row, measure, base, other)
 
 
 @lru_cache(maxsize=4)
@@ -622,27 +563,7 @@ def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     }
 
 
-def _with_change(
-    row: ChangeRow, measure: Measure, before: Sequence[Value], after: Sequence[Value], level: float, base: str
-) -> ChangeRow:
-    """The row with both figures and their change; without interval and test where either figure has no interval."""
-    weights = weights_of(measure.aggregate)
-    figure, other = (aggregate(measure.aggregate, values, Inference(level)) for values in (before, after))
-    counted, counted_after = joined(before, weights), joined(after, weights)
-    assert figure is not None and other is not None  # there are tallies
-    row = comparing.with_figures(row, figure, other)
-    row = comparing.because(row, {base: figure.reason, row.run: other.reason})
-    if figure.value is None or other.value is None or counted is None or counted_after is None:
-        return row
-    formula = next(value.formula for value in before if isinstance(value, Tally))
-    change = change_of_pairs(formula, counted, counted_after, level, formula.logarithmic)
-    quotient, p = replace(change.estimate, reason=change.estimate.reason or row.reason), change.p
-    if figure.low is None or other.low is None:
-        quotient, p = replace(quotient, low=None, high=None), None
-    return comparing.changed(row, Change(quotient, p))
-
-
-MEASURING = Measuring(
+MEASURING = scoring.Measuring(
     reads=JudgedPairs,
     agree={
         "form": ("asked in different forms", "run both with the same --form"),

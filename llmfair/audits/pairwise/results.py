@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import fsum
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from sys import intern
+from typing import Annotated, Literal, Self, get_args
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from llmfair.audits.runs.stopping import StoppingPoint
 from llmfair.backends.python import SCORES
+from llmfair.io.files import integer, number, read_csv
+from llmfair.nouns import Key, PairAnswer, PairStratum, PairVerdict, Side, by_query, pair_answer
 from llmfair.results import (
     AnswerCounts,
     Count,
@@ -24,6 +28,7 @@ from llmfair.results import (
     Sha256,
     Share,
 )
+from llmfair.rundir import csv_lines
 
 
 class PairGrades(JsonObject, frozen=True):
@@ -164,3 +169,57 @@ class PairwiseResults(Results, frozen=True, kw_only=True):
     def of_conditions(self) -> Mapping[str, Collection[str]]:
         stopped = {"stopping": self.stopping} if self.design.sequential else {}
         return {**super().of_conditions(), "shares": self.shares, "answers": self.answers, **stopped}
+
+
+# `verdicts.csv`, written and read back: every figure of a pairwise audit follows from it.
+
+
+COLUMNS = (
+    "query_id", "stratum", "pair", "draw", "protected_doc_id", "unprotected_doc_id", "first_answer", "second_answer",
+    "first_problem", "second_problem", "first_margin", "second_margin", "cell", "verdict",
+)  # fmt: skip
+
+
+def verdicts_lines(by_key: Mapping[Key, Sequence[PairVerdict]]) -> Iterator[str]:
+    """The file's lines: both answers on every pair, by stratum, contrast, query, pair and draw; a last column says of
+    which contrast, where there are several."""
+    several = any(key.contrast for key in by_key)
+    rows = (
+        [
+            v.query_id, v.stratum, v.number, v.draw, v.protected, v.unprotected,
+            *(of.winner for of in v.answers), *(of.problem for of in v.answers), *(of.margin for of in v.answers),
+            v.cell, v.outcome,
+            *[v.contrast] * several,
+        ]
+        for _, verdicts in sorted(by_key.items())
+        for _, of_query in by_query(verdicts)
+        for v in of_query
+    )  # fmt: skip
+    return csv_lines((*COLUMNS, *["contrast"] * several), rows)
+
+
+def read_verdicts(path: Path) -> list[PairVerdict]:
+    """The verdicts of a run folder's file, in its order. Raises UsageError naming the line that cannot be read."""
+    strata: dict[str, PairStratum] = {stratum: stratum for stratum in get_args(PairStratum)}
+    places = set[tuple[str, str, str, int, int]]()
+
+    def answer(row: dict[str, str], order: str) -> PairAnswer:
+        winner, problem, margin = (row[f"{order}_{column}"] for column in ("answer", "problem", "margin"))
+        if not winner and not problem:
+            raise ValueError(f"{order}_answer and {order}_problem are empty")
+        side, size = Side(winner) if winner else None, number(margin) if margin else None
+        return pair_answer(side, problem or None, size)
+
+    def verdict(row: dict[str, str]) -> PairVerdict:
+        contrast = intern(row.get("contrast", ""))
+        place = (row["query_id"], row["stratum"], contrast, integer(row["pair"]), integer(row["draw"]))
+        if place in places:
+            raise ValueError("it is there twice")
+        places.add(place)
+        query_id, stratum, _, number, draw = place
+        protected, unprotected = (intern(row[f"{side}_doc_id"]) for side in ("protected", "unprotected"))
+        first, second = (answer(row, order) for order in ("first", "second"))
+        items = protected, unprotected
+        return PairVerdict(intern(query_id), strata[stratum], number, draw, *items, first, second, contrast)
+
+    return read_csv(path, "a verdict", verdict)

@@ -14,8 +14,8 @@ from llmfair.audits.documents import ComparisonRun
 from llmfair.audits.label_error import odds_text
 from llmfair.audits.lists import NOT_JUDGED, UNJUDGED_TEXT
 from llmfair.audits.pairwise.design import UNJUDGED, PairwiseFindable, Prospect
-from llmfair.audits.pairwise.measure import how_ended, read_verdicts
-from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
+from llmfair.audits.pairwise.measure import how_ended
+from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults, read_verdicts
 from llmfair.audits.runs.stopping import settled_text
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED
