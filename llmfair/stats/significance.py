@@ -135,22 +135,33 @@ def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def p_outside(numerators: Floats, denominators: Floats, band: tuple[float, float]) -> float:
-    """Two-sided p that a ratio of sums over queries is in the band, 1 where it is there; arrays of shape (queries,).
+def p_outside(groups: Sequence[Floats], band: tuple[float, float]) -> list[float]:
+    """One-sided p of each group's ratio of sums over queries against the nearer edge of the band, 1 in the band.
 
-    t of each numerator less the nearer edge times the denominator (Fieller 1954), which holds for a ratio of 0, too.
+    Of each group the numerators and denominators of its queries, shares of a whole; shape (queries, 2). The tail is
+    that of a Poisson count of the same variance: of numerators less the edge times denominators, and of the portions
+    that are amiss at the edge. A group that got few by chance shows too little of what chance does, so portions are as
+    large as its own (Σ a²/Σ a) or those of all groups (Σ var a/Σ ā(1 − ā)), a whole where no group varies.
     """
-    from scipy.special import stdtr
+    from scipy.special import gammainc, gammaincc
 
-    value = float(numerators.sum() / denominators.sum())
-    edge = min(max(value, band[0]), band[1])
-    differences = numerators - edge * denominators
-    error = float(differences.std(ddof=1)) / sqrt(len(differences))
-    if edge == value:
-        return 1.0
-    if error < SAME:  # all queries are alike, and t would hang on rounding: by signs
-        return 2.0 ** (1 - len(differences))
-    return 2 * float(stdtr(len(differences) - 1, -abs(differences.mean()) / error))
+    spread, most = (
+        sum(len(of) * float(part(of[:, 0])) for of in groups)
+        for part in (np.var, lambda over: over.mean() * (1 - over.mean()))
+    )
+    p_values = list[float]()
+    for of in groups:
+        (over, under), (seen, worth) = of.T, of.sum(axis=0).tolist()
+        expected = min(max(seen, band[0] * worth), band[1] * worth)
+        if expected in (seen, 0.0) or len(of) == 1:
+            p_values.append(1.0)
+            continue
+        portion = max(spread / most if spread else 1.0, float(over @ over) / seen if seen else 0.0)
+        variance = len(of) * float((over - expected / worth * under).var(ddof=1))
+        variance = max(variance + portion * max(expected - seen, 0.0), SAME)
+        size, count = expected**2 / variance, expected * seen / variance
+        p_values.append(float(gammaincc(count + 1, size) if seen < expected else gammainc(count, size)))
+    return p_values
 
 
 class Named(NamedTuple):

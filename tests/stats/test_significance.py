@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.special import gammainc, gammaincc
 from scipy.stats import ttest_rel
 
 from llmfair.stats.paired import paired_t
@@ -238,7 +239,15 @@ def test_what_cannot_be_tested() -> None:
 
 
 def test_a_ratio_of_sums_is_held_against_the_nearer_edge() -> None:
-    """Less .8 · ½ each, numerators are -.2 on average with an error of .0316: t = -6.32 on 4."""
-    numerators, denominators = np.array([0.2, 0.1, 0.3, 0.2, 0.2]), np.full(5, 0.5)
-    assert p_outside(numerators, denominators, (0.8, 1.25)) == pytest.approx(0.00320, abs=1e-5)
-    assert p_outside(numerators, denominators, (0.3, 1.25)) == 1
+    """At .8 · ½ each 2 are expected, and 1 is there in portions of .22: differences vary by .025, and what is amiss by
+    .22, so it is as if 2²/.245 were expected, of which half is there."""
+    group = np.column_stack([[0.2, 0.1, 0.3, 0.2, 0.2], np.full(5, 0.5)])
+    assert p_outside([group], (0.8, 1.25)) == pytest.approx([gammaincc(1 + 2 / 0.245, 4 / 0.245)])
+    assert p_outside([group], (0.3, 1.25)) == [1]
+    assert p_outside([group], (0.1, 0.2)) == pytest.approx([gammainc(0.5 / 0.025, 0.25 / 0.025)])
+
+
+def test_a_group_that_gets_nothing_may_have_been_missed_by_chance() -> None:
+    """Of seven queries one group gets all, which is a portion: at .4 of each 2.8 are expected, none with p e^-2.8."""
+    nothing, everything = (np.column_stack([np.full(7, of), np.full(7, 0.5)]) for of in (0.0, 1.0))
+    assert p_outside([nothing, everything], (0.8, 1.25))[0] == pytest.approx(math.exp(-2.8))

@@ -34,6 +34,7 @@ from llmfair.audits.rag.design import (
     DETERMINISTIC,
     DISPARITY,
     GOLD,
+    Floats,
     Policies,
     RagDesign,
     bounded,
@@ -514,35 +515,34 @@ def by_groups(
 ) -> list[Measurement]:
     """The rows with p and conclusion where they are a group's: outside where the whole interval is, and p adjusted.
 
-    Holm over groups.
+    Holm over settings, groups and measures, of any of which a verdict may speak. As p is one-sided, it is held against
+    half of what the level leaves.
     """
-    found = {
-        (row.measure, row.condition, row.group): row for row in rows if row.query_id == ALL and row.group
-    }
-    tests: dict[tuple[str, str], dict[tuple[str, str, str], float | None]] = {}
+    places = {(of.measure, of.condition, of.group): n for n, of in enumerate(rows) if of.query_id == ALL}
+    parts = dict[tuple[str, str], dict[int, Floats]]()
+    tests, rows = dict[int, float | None](), [*rows]
     for column in columns:
-        family = str(column.measure), column.condition
-        key = (*family, column.group)
-        if column.measure.definition.parity == 1 and key in found:
-            row, ratios = found[key], [of for of in column.values.values() if isinstance(of, Ratio)]
+        if column.measure.definition.parity == 1 and column.group:
+            setting = str(column.measure), column.condition
+            place = places[*setting, column.group]
+            tests[place] = None
+            ratios = [of for of in column.values.values() if isinstance(of, Ratio)]
+            if ratios:
+                sides = np.array([(of.numerator, of.denominator) for of in ratios])
+                parts.setdefault(setting, {})[place] = sides
+    for of_groups in parts.values():
+        for (place, part), p in zip(of_groups.items(), p_outside([*of_groups.values()], band), strict=True):
             # a group that gets nothing has no interval, and is tested all the same where it might have got some
-            p, testable = None, row.value == 0 or row.low is not None
-            if testable and sum(of.denominator > 0 for of in ratios) >= FEWEST_QUERIES:
-                parts = np.array([(of.numerator, of.denominator) for of in ratios])
-                p = p_outside(parts[:, 0], parts[:, 1], band)
-            tests.setdefault(family, {})[key] = p
-    for of in tests.values():
-        for (key, p), adjusted in zip(of.items(), holm([*of.values()]), strict=True):
-            row, conclusion = found[key], Conclusion.NOT_ASSESSABLE
-            if p is not None and adjusted is not None:
-                low, high = (row.value or 0.0 if end is None else end for end in (row.low, row.high))
-                beyond = (low > band[1] or high < band[0]) and adjusted < 1 - inference.level
-                conclusion = Conclusion.OUTSIDE if beyond else Conclusion.INCONCLUSIVE
-            found[key] = replace(row, p=p, p_adjusted=adjusted, conclusion=conclusion)
-    return [
-        found.get((row.measure, row.condition, row.group), row) if row.query_id == ALL else row
-        for row in rows
-    ]
+            testable = rows[place].value == 0 or rows[place].low is not None
+            tests[place] = p if testable and np.count_nonzero(part[:, 1]) >= FEWEST_QUERIES else None
+    for place, adjusted in zip(tests, holm([*tests.values()]), strict=True):
+        row, conclusion = rows[place], Conclusion.NOT_ASSESSABLE
+        if adjusted is not None:
+            low, high = (row.value or 0.0 if end is None else end for end in (row.low, row.high))
+            beyond = (low > band[1] or high < band[0]) and adjusted <= (1 - inference.level) / 2
+            conclusion = Conclusion.OUTSIDE if beyond else Conclusion.INCONCLUSIVE
+        rows[place] = replace(row, p=tests[place], p_adjusted=adjusted, conclusion=conclusion)
+    return rows
 
 
 # What is concluded: whether utility is kept, of every condition that draws from a retriever.

@@ -216,7 +216,8 @@ def groups_table(results: RagResults | ScoreResults) -> Table | None:
     ]  # fmt: skip
     notes = [
         "share of exposure, or credit, over share of useful items: 1 is parity; sums of each query's shares; concluded "
-        f"where the interval is outside {results.band[0]:g} to {results.band[1]:g}, p adjusted (Holm) over groups"
+        f"where the interval is outside {results.band[0]:g} to {results.band[1]:g}, p adjusted (Holm) over settings, "
+        "groups and measures"
     ]
     notes += [f"{count(unknown, 'item')} of no group, or of several: in no row"] * bool(unknown)
     groups = sorted({row.group for row in rows})
