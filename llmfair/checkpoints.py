@@ -93,15 +93,39 @@ def find_checkpoint(name: str) -> Checkpoint:
 
 
 @contextmanager
-def loading(what: str, device: str = "", smaller: str = SMALLER) -> Iterator[None]:
+def loading(
+    what: str, device: str = "", smaller: str = SMALLER, kind: str = "", hint: str = "-v shows where"
+) -> Iterator[None]:
     """Loads under the user's own umask. Raises BackendError for broken files, or more than the device has room for."""
     try:
         with files.usual():
             yield
     except Exception as error:  # each library has its own for files that are missing or broken
         if type(error).__name__ == "OutOfMemoryError":
-            raise BackendError(f"{what} does not fit the memory of {device}.", smaller) from None
-        raise BackendError(f"{what} cannot be loaded: {line_of(error)}.", "-v shows where") from error
+            raise BackendError(
+                f"{what} does not fit the memory{device and f' of {device}'}.", smaller
+            ) from None
+        raise BackendError(f"{what} cannot be loaded{kind}: {line_of(error)}.", hint) from error
+
+
+@contextmanager
+def fits(otherwise: str, smaller: str) -> Iterator[None]:
+    """Raises BackendError for what does not fit the memory."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise BackendError(otherwise, smaller) from None
+
+
+def batches(lengths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """Places of inputs, the longest first: together at most `room` positions (inputs × longest), or one alone."""
+    left = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    while left:
+        fit = max(1, room // max(1, lengths[left[0]]))
+        yield left[:fit]
+        left = left[fit:]
 
 
 def tokenizer_of(checkpoint: Checkpoint) -> Any:

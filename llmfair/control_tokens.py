@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from typing import Any
 
 _THOUGHT = (
     r"[\w:.-]{0,30}(?:think|thought|reason|reflect|analy[sz]|scratchpad|monologue|deliberat|rationale)"
@@ -43,6 +44,12 @@ def without_control_tokens(text: str, special: Collection[str] = ()) -> str:
     text = tokens.sub(lambda match: match[0].translate(_ROUND), text)
     # A token inside a token leaves a new one behind; then no bracket of this text is to be trusted.
     return text.translate(_ROUND) if tokens.search(text) else text
+
+
+def plain(text: str, tokenizer: Any) -> str:
+    """What a tokenizer can encode, and reads as nothing but text; half a surrogate pair becomes `?`."""
+    encodable = text.encode("utf-8", "replace").decode("utf-8")
+    return without_control_tokens(encodable, tuple(tokenizer.all_special_tokens))
 
 
 @lru_cache(maxsize=8)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from llmfair.errors import BackendError, ContextTooLong
+from llmfair.errors import BackendError, ContextTooLong, Rejected
 from llmfair.io.net import RateLimited as RateLimited
 from llmfair.io.net import Transient as Transient
 from llmfair.nouns import Completion, Message, Request
@@ -101,6 +101,18 @@ def require_room(request: Request, prompt: int, answer: int, room: int | None, m
             f"{model} has room for {room:,} in all.",
             "choose a smaller window, fewer words, or more context (of vllm: --backend-arg max_model_len=N)",
         )
+
+
+BROKEN_OFF = {"error", "abort"}
+"""How an answer ends that breaks off."""
+
+
+def broken_off(key: str, before: set[str], who: str, hint: str) -> Transient | Rejected:
+    """What such an answer to a request raises: it is asked for once more, and not again (`before`: keys)."""
+    if key in before:
+        return Rejected(f"{who} broke the answer off twice.", hint)
+    before.add(key)
+    return Transient(f"{who} broke the answer off")
 
 
 def fold_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:

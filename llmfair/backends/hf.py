@@ -33,7 +33,7 @@ def hf(name: str, options: BackendOptions) -> LocalBackend:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Job:
+class Job:
     """A request as the model takes it: its prompt, and the labels to be compared or the grammar to be kept."""
 
     request: Request
@@ -42,7 +42,7 @@ class _Job:
     grammar: str | None
 
 
-class LocalBackend(InProcess[_Job]):
+class LocalBackend(InProcess[Job]):
     """A model in this process; `facts` say where it runs and why, for the manifest, once it is loaded."""
 
     max_workers = 64
@@ -72,26 +72,27 @@ class LocalBackend(InProcess[_Job]):
 
     async def complete(self, request: Request) -> Completion:
         """One answer. Raises ContextTooLong before the model sees the prompt, and what loading it raises."""
-        return await self.answer(lambda: self._job(self._model, request))
-
-    def _job(self, model: LocalModel, request: Request) -> tuple[_Job, Hashable, int]:
-        """The request as the model takes it, what may share its pass, and its positions. Raises ContextTooLong."""
-        sampling, messages = request.sampling, request.chat.messages
+        sampling, messages, expects = request.sampling, request.chat.messages, request.chat.expects
         if unknown := set(sampling.extra) - {"chat_template_kwargs"}:
             raise UsageError(
                 f"--extra {sorted(unknown)[0]} is for servers; {self.checkpoint.name} runs in this process.",
                 f"--backend-arg takes {', '.join(ARGUMENTS)}",
             )
-        labels = None
-        if sampling.margins and model.template is not None:
-            ids, labels = model.template.label_ids(messages, label_answers(request.chat.expects))
-        else:
-            ids = model.prompt(messages)
-        grammar = grammar_of(request.chat.expects) if sampling.constrain else None
-        most = 0 if labels else sampling.max_tokens
-        require_room(request, len(ids), most, self.checkpoint.context, self.checkpoint.name)
-        kind = len(labels) if labels else (most, sampling.temperature, sampling.top_p)
-        return _Job(request, ids, labels, grammar), kind, len(ids) + most
+
+        def job() -> tuple[Job, Hashable, int]:
+            """The request as the model takes it, what may share its pass, and its positions."""
+            template, labels = self._model.template, None
+            if sampling.margins and template is not None:
+                ids, labels = template.label_ids(messages, label_answers(expects))
+            else:
+                ids = self._model.prompt(messages)
+            most = 0 if labels else sampling.max_tokens
+            require_room(request, len(ids), most, self.checkpoint.context, self.checkpoint.name)
+            kind = len(labels) if labels else (most, sampling.temperature, sampling.top_p)
+            grammar = grammar_of(expects) if sampling.constrain else None
+            return Job(request, ids, labels, grammar), kind, len(ids) + most
+
+        return await self.answer(job)
 
     # On the model's thread
 
@@ -115,7 +116,7 @@ class LocalBackend(InProcess[_Job]):
             "versions": {package: version(package) for package in ("torch", "transformers")},
         }
 
-    def _run(self, batch: Sequence[_Job]) -> list[Completion]:
+    def _run(self, batch: Sequence[Job]) -> list[Completion]:
         """The answers of one batch; one that is too large for the memory is run in halves."""
         import torch
 
@@ -133,7 +134,7 @@ class LocalBackend(InProcess[_Job]):
         half = len(batch) // 2
         return [*self._run(batch[:half]), *self._run(batch[half:])]
 
-    def _compare(self, batch: Sequence[_Job]) -> list[Completion]:
+    def _compare(self, batch: Sequence[Job]) -> list[Completion]:
         """Each label's log-probability; the text is the token the model would say."""
         scores = self._model.margins([job.ids for job in batch], [job.labels or {} for job in batch])
         return [
@@ -148,7 +149,7 @@ class LocalBackend(InProcess[_Job]):
             for job, score in zip(batch, scores, strict=True)
         ]
 
-    def _say(self, batch: Sequence[_Job]) -> list[Completion]:
+    def _say(self, batch: Sequence[Job]) -> list[Completion]:
         sampling = batch[0].request.sampling
         answers = self._model.generate(
             [job.ids for job in batch],

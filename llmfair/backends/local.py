@@ -14,15 +14,17 @@ import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import numpy as np
+
 from llmfair.backends.base import BackendOptions, fold_system
-from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read, loading
+from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read, batches, loading
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError
 from llmfair.nouns import Completion, Expects, Labels, Message, Permutation
@@ -198,7 +200,6 @@ def constraint(matchers: Sequence[Any], ends: Sequence[int], start: int) -> Call
     """Allows each row the tokens of its grammar only; `start` is where answers begin. A row may be free (None)."""
 
     def allow(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        import numpy as np
         import torch
 
         spoken = ids[:, start:].tolist()
@@ -249,6 +250,14 @@ def drawing(seeds: Sequence[int], temperature: float, top_p: float | None) -> Ca
 
 FEWEST_ROWS, FEWEST_SHARED = 4, 16
 """From so many prompts and common tokens on it pays to read what prompts begin with once."""
+
+
+def common_prefix(prompts: Sequence[Any]) -> int:
+    """How many tokens all prompts begin with; at least one token of each is left over."""
+    least = min(map(len, prompts)) - 1
+    rows = np.array([ids[:least] for ids in prompts])
+    differs = (rows != rows[0]).any(axis=0)
+    return int(differs.argmax()) if differs.any() else least
 
 
 @dataclass(frozen=True)
@@ -311,7 +320,13 @@ class LocalModel:
             computed, hidden = computed[:, -1].float(), states[0][:, -1].float()
             tokens = torch.tensor([list(of_prompt.values()) for of_prompt in labels], device=computed.device)
             exact = torch.einsum("rw,rlw->rl", hidden, self._head.weight[tokens].float())
-            exact = self._transform(exact, tokens)
+            # What models do to their logits after the output matrix, in float32.
+            if (bias := getattr(self._head, "bias", None)) is not None:
+                exact = exact + bias[tokens].float()
+            config = self.checkpoint.text_config
+            exact = exact * (config.get("logit_scale") or 1.0) / (config.get("logits_scaling") or 1.0)
+            if cap := config.get("final_logit_softcapping"):
+                exact = (exact / cap).tanh() * cap
             # Where the model's own logits are, but for rounding, not those calculated here, it does more to them.
             rounding = 1e-3 if self.place.dtype == "float32" else 0.02
             rounded = computed.gather(-1, tokens)
@@ -336,9 +351,7 @@ class LocalModel:
         longest = max(map(len, prompts))
         if longest > (self.checkpoint.text_config.get("sliding_window") or longest):
             return 0
-        columns = enumerate(zip(*prompts, strict=False))
-        alike = next((place for place, tokens in columns if len({*tokens}) > 1), longest)
-        alike = min(alike, *(len(prompt) - 1 for prompt in prompts))  # something of each is left to ask
+        alike = common_prefix(prompts)
         return alike if alike >= FEWEST_SHARED and self._plain_cache else 0
 
     @cached_property
@@ -354,17 +367,6 @@ class LocalModel:
         tokens = torch.tensor([list(ids)], device=self.model.device)
         with torch.inference_mode():
             return self.model(input_ids=tokens, use_cache=True, logits_to_keep=1)
-
-    def _transform(self, logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """What the model does to the logits of these tokens after the output matrix, in float32; (rows, labels)."""
-        bias = getattr(self._head, "bias", None)
-        config = self.checkpoint.text_config
-        if bias is not None:
-            logits = logits + bias[tokens].float()
-        logits = logits * (config.get("logit_scale") or 1.0) / (config.get("logits_scaling") or 1.0)
-        if cap := config.get("final_logit_softcapping"):
-            logits = (logits / cap).tanh() * cap
-        return logits
 
     @cached_property
     def _head(self) -> Any:
@@ -464,18 +466,23 @@ class LocalModel:
         """Prompts on one rectangle and where they stand on it: padded left, or right for an encoder."""
         import torch
 
-        longest = max(map(len, prompts))
-        ids = torch.full((len(prompts), longest), self._pad_id, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, prompt in enumerate(prompts):
-            start = 0 if self.checkpoint.encoder_decoder else longest - len(prompt)
-            ids[row, start : start + len(prompt)] = torch.tensor(prompt)
-            mask[row, start : start + len(prompt)] = 1
+        side = "right" if self.checkpoint.encoder_decoder else "left"
+        pad, rows = torch.nn.utils.rnn.pad_sequence, [torch.tensor(prompt) for prompt in prompts]
+        ids = pad(rows, batch_first=True, padding_value=self._pad_id, padding_side=side)
+        mask = pad([*map(torch.ones_like, rows)], batch_first=True, padding_side=side)
         return ids.to(self.model.device), mask.to(self.model.device)
 
     def without_adapter(self) -> Any:
         """The base model's own answers: `with model.without_adapter():`."""
         return self.model.disable_adapter() if hasattr(self.model, "disable_adapter") else nullcontext()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warning of what peft uses itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        yield
 
 
 def load_model(
@@ -505,13 +512,14 @@ def load_model(
             from peft import PeftModel
         except ImportError:
             raise MissingExtra("adapters need peft.", INSTALL) from None
-        with loading(f"the adapter {options.adapter}", place.device), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft's own use
+        with loading(f"the adapter {options.adapter}", place.device), quiet():
             model = PeftModel.from_pretrained(model, str(options.adapter))
     return LocalModel(model.eval(), tokenizer, template, checkpoint, place)
 
 
 J = TypeVar("J")
+Turn = tuple[asyncio.Future[list[Completion]], int]
+"""A batch that is under way, and a job's place in it."""
 
 GATHER_SECONDS = 0.008
 LOOKS = 8
@@ -535,7 +543,7 @@ class InProcess(ABC, Generic[J]):
     async def open(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmfair-model")
         self.closing = threading.Event()
-        self._waiting: list[tuple[J, Hashable, int, asyncio.Future[Completion]]] = []
+        self._waiting: list[tuple[J, Hashable, int, asyncio.Future[Turn]]] = []
         self._arrived = asyncio.Event()
         self._loading: asyncio.Future[None] | None = None
         self._serving = asyncio.create_task(self._serve())
@@ -560,11 +568,12 @@ class InProcess(ABC, Generic[J]):
         if self._loading is None:
             self._loading = loop.run_in_executor(self._thread, self._load)
         await asyncio.shield(self._loading)
-        answer: asyncio.Future[Completion] = loop.create_future()
+        turn: asyncio.Future[Turn] = loop.create_future()
         started = time.perf_counter()
-        self._waiting.append((*job(), answer))
+        self._waiting.append((*job(), turn))
         self._arrived.set()
-        return replace(await answer, seconds=time.perf_counter() - started)
+        running, place = await turn
+        return replace((await asyncio.shield(running))[place], seconds=time.perf_counter() - started)
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
@@ -579,26 +588,17 @@ class InProcess(ABC, Generic[J]):
                 if len(self._waiting) == before:
                     break
             # Jobs that nobody waits for any more are dropped.
-            waiting = [item for item in self._waiting if not item[3].done()]
-            alike = sorted((item for item in waiting if item[1] == waiting[0][1]), key=lambda item: -item[2])
-            batch = alike[: max(1, self.batch_tokens // max(1, alike[0][2]))] if alike else []
-            self._waiting = [item for item in waiting if not any(item is taken for taken in batch)]
+            self._waiting = [item for item in self._waiting if not item[3].done()]
             if not self._waiting:
                 self._arrived.clear()
-            if not batch:
                 continue
-            outcomes: Sequence[Completion | Exception]
-            try:
-                outcomes = await loop.run_in_executor(self._thread, self._run, [item[0] for item in batch])
-            except Exception as error:
-                outcomes = [error] * len(batch)
-            for (_, _, _, answer), outcome in zip(batch, outcomes, strict=True):
-                if answer.done():
-                    continue
-                if isinstance(outcome, Exception):
-                    answer.set_exception(outcome)
-                else:
-                    answer.set_result(outcome)
+            alike = [item for item in self._waiting if item[1] == self._waiting[0][1]]
+            rows = next(batches([length for _, _, length, _ in alike], self.batch_tokens))
+            running = loop.run_in_executor(self._thread, self._run, [alike[row][0] for row in rows])
+            for place, row in enumerate(rows):
+                alike[row][3].set_result((running, place))
+            self._waiting = [item for item in self._waiting if not item[3].done()]
+            await asyncio.gather(running, return_exceptions=True)
 
     # On the model's thread
 

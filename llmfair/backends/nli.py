@@ -12,8 +12,8 @@ from typing import Any
 from llmfair import checkpoints
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.local import InProcess
-from llmfair.control_tokens import without_control_tokens
-from llmfair.errors import BackendError, UsageError
+from llmfair.control_tokens import plain
+from llmfair.errors import UsageError
 from llmfair.nouns import Completion, Finish, Labels, Request
 from llmfair.registry import register
 
@@ -88,15 +88,10 @@ class Nli(InProcess[Mapping[str, list[int]]]):
         import torch
 
         model, tokenizer = self._model, self._tokenizer
-        try:
-            with torch.inference_mode():
-                inputs = tokenizer.pad([dict(pair) for pair in batch], return_tensors="pt").to(model.device)
-                logprobs = model(**inputs).logits.float().log_softmax(-1)
-        except torch.OutOfMemoryError:
-            raise BackendError(
-                f"the memory of {model.device} is too small for {len(batch)} pairs at once.",
-                "--workers 8, or a smaller model",
-            ) from None
+        small = f"the memory of {model.device} is too small for {len(batch)} pairs at once."
+        with torch.inference_mode(), checkpoints.fits(small, "--workers 8, or a smaller model"):
+            inputs = tokenizer.pad([dict(pair) for pair in batch], return_tensors="pt").to(model.device)
+            logprobs = model(**inputs).logits.float().log_softmax(-1)
         scores = [dict(zip(self.classes, of_pair, strict=True)) for of_pair in logprobs.tolist()]
         return [
             Completion(
@@ -113,11 +108,7 @@ class Nli(InProcess[Mapping[str, list[int]]]):
 
 def encode(tokenizer: Any, tokens: int, premise: str, hypothesis: str) -> dict[str, list[int]]:
     """The pair as the model reads it. The premise alone is cut, unless the hypothesis leaves it no room."""
-    special = tuple(tokenizer.all_special_tokens)
-    texts = [
-        without_control_tokens(text.encode("utf-8", "replace").decode(), special)
-        for text in (premise, hypothesis)
-    ]
+    texts = [plain(text, tokenizer) for text in (premise, hypothesis)]
     room = tokens - tokenizer.num_special_tokens_to_add(pair=True)
     claimed = len(tokenizer(texts[1], add_special_tokens=False, truncation=True, max_length=tokens).input_ids)
     cut = "only_first" if claimed < room else "longest_first"

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, ClassVar
 
-from llmfair.backends.base import BackendOptions, Transient, fold_system
+from llmfair.backends.base import BROKEN_OFF, BackendOptions, broken_off, fold_system
 from llmfair.backends.faults import BLOCKED, LIMITS, UNPARSEABLE, unknown_field
 from llmfair.backends.local import grammar_of
 from llmfair.backends.server import Server, count, table, without_nulls
 from llmfair.control_tokens import answer_of
-from llmfair.errors import Rejected, UsageError, warn
+from llmfair.errors import UsageError, warn
 from llmfair.io.files import decode, encode
 from llmfair.io.net import KEY_VARIABLE, OPENAI_HOST
 from llmfair.nouns import Completion, Expects, Finish, Labels, Message, Request, Sampling, Text
@@ -27,7 +27,6 @@ from llmfair.registry import register
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
 
-_BROKEN_OFF = {"error", "abort"}
 FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send
 _LENGTH = {"length", "max_tokens", "max_output_tokens", "model_length"}
@@ -228,7 +227,7 @@ class OpenAI(Server):
         choice = document["choices"][0]
         if choice.get("error"):
             raise ValueError("an error in its stead")
-        if str(choice.get("finish_reason")) not in _BROKEN_OFF:
+        if str(choice.get("finish_reason")) not in BROKEN_OFF:
             margins = request.sampling.margins
             completion = read_completion(document, request.chat.expects, seconds, margins)
             if margins and completion.logprobs is None and completion.text:
@@ -237,7 +236,4 @@ class OpenAI(Server):
                     "compare the answers' text with --answers text",
                 )
             return completion
-        if request.key in self._broken_off:
-            raise Rejected(f"{self.server} broke the answer off twice.", "see the server's log")
-        self._broken_off.add(request.key)
-        raise Transient(f"{self.server} broke the answer off")
+        raise broken_off(request.key, self._broken_off, self.server, "see the server's log")

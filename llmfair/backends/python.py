@@ -25,8 +25,8 @@ from typing import Any, Final, TypeVar
 
 from llmfair import registry
 from llmfair.backends.base import BackendOptions
-from llmfair.checkpoints import Checkpoint, find_checkpoint, require_local
-from llmfair.errors import BackendError, LlmfairError, Rejected, UsageError, line_of
+from llmfair.checkpoints import Checkpoint, find_checkpoint, loading, require_local
+from llmfair.errors import LlmfairError, Rejected, UsageError, line_of
 from llmfair.io import files
 from llmfair.io.text import aside
 from llmfair.nouns import Completion, Finish, Request, Scores
@@ -319,14 +319,10 @@ class CrossEncoderRanker(Function):
     def model(self) -> Any:
         import sentence_transformers
 
-        source, revision = self.checkpoint.source, self.checkpoint.revision
-        try:
-            with files.usual():
-                return sentence_transformers.CrossEncoder(source, revision=revision)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise BackendError(
-                f"{self.checkpoint.name} cannot be loaded: {line_of(error)}.", "name a cross-encoder"
-            ) from None
+        with loading(self.checkpoint.name, hint="name a cross-encoder"):
+            return sentence_transformers.CrossEncoder(
+                self.checkpoint.source, revision=self.checkpoint.revision
+            )
 
     def rank_all(self, query: str, documents: Sequence[str]) -> list[float]:
         pairs = [(query, document) for document in documents]

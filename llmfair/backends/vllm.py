@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from llmfair import checkpoints
-from llmfair.backends.base import BackendOptions, Transient, require_room
+from llmfair.backends.base import BROKEN_OFF, BackendOptions, Transient, broken_off, require_room
 from llmfair.backends.local import ChatTemplate, label_answers
 from llmfair.backends.openai import finish_of, structured
 from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError, did_you_mean, line_of
@@ -102,7 +102,6 @@ _UNSERVED = (
     "alora_invocation_tokens", "use_bdlora", "use_qalora",
 )  # fmt: skip
 _CHANGES_BASE = ("pissa", "olora", "corda", "loftq")
-_BROKEN_OFF = {"error", "abort"}
 
 
 @register("backend", "vllm")
@@ -199,11 +198,8 @@ class VLLM:
         output = await self._generate(ids, parameters, self._lora)
         seconds = time.perf_counter() - started
         (answer,) = output.outputs
-        if answer.finish_reason in _BROKEN_OFF:  # another attempt, but only one
-            if request.key in self._broken_off:
-                raise Rejected("vLLM broke the answer off twice.", LOG_HINT)
-            self._broken_off.add(request.key)
-            raise Transient("vLLM broke the answer off")
+        if answer.finish_reason in BROKEN_OFF:
+            raise broken_off(request.key, self._broken_off, "vLLM", LOG_HINT)
         if labels:
             # One token is the whole answer to a question for margins, and its limit is no end that came too soon.
             text, finish = self._template.tokenizer.decode(answer.token_ids).strip(), Finish.STOP

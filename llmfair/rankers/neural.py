@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -16,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair import checkpoints
-from llmfair.control_tokens import without_control_tokens
-from llmfair.errors import BackendError, UsageError, line_of
-from llmfair.io import files
+from llmfair.control_tokens import plain
+from llmfair.errors import UsageError
 from llmfair.nouns import Candidates, Document, Query
 from llmfair.prompts import load_prompt
 from llmfair.rankers.base import RankerOptions, ScoringRanker
@@ -35,34 +33,9 @@ def _loaded(checkpoint: checkpoints.Checkpoint, name: str, make: Callable[..., T
     from transformers.utils import logging as progress
 
     progress.disable_progress_bar()
-    where = {"revision": checkpoint.revision} if checkpoint.revision else {}
-    try:
-        with files.usual(), _memory(checkpoint.name, "--backend-arg device=cpu"):
-            return make(checkpoint.source, **where, **settings)
-    except BackendError:
-        raise
-    except Exception as error:  # each library has its own for them
-        raise BackendError(
-            f"{checkpoint.name} cannot be loaded as {name}: {line_of(error)}.",
-            f"name another checkpoint: {name}:NAME",
-        ) from error
-
-
-@contextmanager
-def _memory(name: str, hint: str) -> Iterator[None]:
-    """Raises BackendError for what does not fit the memory."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise BackendError(f"{name} does not fit the memory.", hint) from None
-
-
-def _plain(text: str, tokenizer: Any) -> str:
-    """What the tokenizer can encode, and reads as nothing but text; half a surrogate pair becomes `?`."""
-    encodable = text.encode("utf-8", "replace").decode("utf-8")
-    return without_control_tokens(encodable, tuple(tokenizer.all_special_tokens))
+    smaller, hint = "--backend-arg device=cpu", f"name another checkpoint: {name}:NAME"
+    with checkpoints.loading(checkpoint.name, smaller=smaller, kind=f" as {name}", hint=hint):
+        return make(checkpoint.source, revision=checkpoint.revision, **settings)
 
 
 # MonoT5 and MonoBERT: cross-encoders that say how relevant a page is (Nogueira et al. 2020; Nogueira and Cho 2019).
@@ -74,12 +47,8 @@ TOKENS = 512
 ARGUMENTS: Mapping[str, Any] = {"device": "auto", "dtype": "auto", "batch_tokens": 16_384}
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """What the model reads for one passage of a page: token ids, and which text each belongs to where it asks."""
-
-    ids: list[int]
-    segments: list[int] | None = None
+Input = Mapping[str, list[int]]
+"""What the model reads for one passage of a page: `input_ids`, and where it asks which text each belongs to."""
 
 
 class CrossEncoder(ScoringRanker):
@@ -121,20 +90,32 @@ class CrossEncoder(ScoringRanker):
 
     def scores(self, candidates: Candidates) -> list[float]:
         """Each candidate's score, the logarithm of a probability or a logit; its best passage's under `max`."""
-        inputs = [
-            (place, passage)
-            for place, document in enumerate(candidates.documents)
-            for passage in self.inputs(candidates.query.text, document)
-        ]
+        import torch
+
+        places, inputs = list[int](), list[Input]()
+        for place, document in enumerate(candidates.documents):
+            passages = self.inputs(candidates.query.text, document)
+            places += [place] * len(passages)
+            inputs += passages
         best = [-float("inf")] * len(candidates.documents)
-        for (place, _), score in zip(inputs, self._score([row for _, row in inputs]), strict=True):
-            best[place] = max(best[place], score)
+        room = self.arguments["batch_tokens"]
+        smaller = f"--backend-arg batch_tokens={max(TOKENS, room // 4)}"
+        for rows in checkpoints.batches([len(read["input_ids"]) for read in inputs], room):
+            batch = [dict(inputs[row]) for row in rows]
+            padded = self._tokenizer.pad(
+                batch, padding_side="right", return_tensors="pt"
+            )  # which changes none
+            many = f"{self.name} with {len(rows)} passages at once does not fit the memory."
+            with torch.inference_mode(), checkpoints.fits(many, smaller):
+                scores = self._logits(padded.to(self._model.device)).tolist()
+            for row, score in zip(rows, scores, strict=True):
+                best[places[row]] = max(best[places[row]], score)
         return best
 
     def inputs(self, query: str, document: Document) -> list[Input]:
         """What is read for one candidate: its start, or under `max` windows that overlap by half."""
         page = f"{document.title}\n{document.text}".strip()
-        passages = self._inputs(_plain(query, self._tokenizer), _plain(page, self._tokenizer))
+        passages = self._inputs(plain(query, self._tokenizer), plain(page, self._tokenizer))
         return passages if self.passages == "max" else passages[:1]
 
     @abstractmethod
@@ -142,30 +123,8 @@ class CrossEncoder(ScoringRanker):
         """The page's passages, the first first."""
 
     @abstractmethod
-    def _logits(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor | None) -> torch.Tensor:
+    def _logits(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Scores of a batch, (rows,)."""
-
-    def _score(self, inputs: Sequence[Input]) -> list[float]:
-        """The inputs' scores, in their order: in batches of like lengths, padded on the right, which changes none."""
-        import torch
-
-        in_order = [0.0] * len(inputs)
-        by_length = sorted(range(len(inputs)), key=lambda place: -len(inputs[place].ids))
-        room = self.arguments["batch_tokens"]
-        while by_length:  # inputs of like lengths, rows × longest within the limit
-            fit = max(1, room // len(inputs[by_length[0]].ids))
-            batch, by_length = by_length[:fit], by_length[fit:]
-            rows, device = [inputs[place] for place in batch], self._model.device
-            ids = _rectangle([row.ids for row in rows], int(self._tokenizer.pad_token_id or 0)).to(device)
-            mask = _rectangle([[1] * len(row.ids) for row in rows], 0).to(device)
-            typed = rows[0].segments is not None
-            segments = _rectangle([row.segments or [] for row in rows], 0).to(device) if typed else None
-            smaller = f"--backend-arg batch_tokens={max(TOKENS, room // 4)}"
-            with torch.inference_mode(), _memory(f"{self.name} with {len(batch)} passages at once", smaller):
-                scores = self._logits(ids, mask, segments).tolist()
-            for place, score in zip(batch, scores, strict=True):
-                in_order[place] = score
-        return in_order
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -190,12 +149,6 @@ class CrossEncoder(ScoringRanker):
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False).input_ids)
 
-    def _windows(self, tokens: Sequence[int], room: int) -> Iterator[list[int]]:
-        """A page in windows of `room` tokens that overlap by half; the last one ends with the page."""
-        yield list(tokens[:room])
-        for start in range(max(1, room // 2), max(0, len(tokens) - room) + room // 2, max(1, room // 2)):
-            yield list(tokens[start : start + room])
-
 
 @register("ranker", "monot5")
 class MonoT5(CrossEncoder):
@@ -209,15 +162,15 @@ class MonoT5(CrossEncoder):
         end = self._tokenizer.eos_token_id
         tail = [*self._ids("Relevant:"), *([] if end is None else [end])]
         room = self.tokens - len(head) - len(tail)
-        return [Input([*head, *window, *tail]) for window in self._windows(self._ids(page), room)]
+        page_ids, half = self._ids(page), max(1, room // 2)
+        starts = (0, *range(half, max(0, len(page_ids) - room) + room // 2, half))
+        return [{"input_ids": [*head, *page_ids[start : start + room], *tail]} for start in starts]
 
-    def _logits(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor | None) -> torch.Tensor:
-        import torch
-
-        start = torch.full((ids.shape[0], 1), self._model.config.decoder_start_token_id, device=ids.device)
-        logits = self._model(
-            input_ids=ids, attention_mask=mask, decoder_input_ids=start, use_cache=False
-        ).logits
+    def _logits(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        start = batch["input_ids"].new_full(
+            (len(batch["input_ids"]), 1), self._model.config.decoder_start_token_id
+        )
+        logits = self._model(**batch, decoder_input_ids=start, use_cache=False).logits
         return _log_share(logits[:, -1, self._answers])
 
     @cached_property
@@ -255,15 +208,12 @@ class MonoBert(CrossEncoder):
             stride=room - max(1, room // 2),
             return_overflowing_tokens=True,
         )
-        segments = encoded.get("token_type_ids") or [None] * len(encoded["input_ids"])
-        return [
-            Input(list(ids), segment and list(segment))
-            for ids, segment in zip(encoded["input_ids"], segments, strict=True)
-        ]
+        names = [name for name in ("input_ids", "token_type_ids") if name in encoded]
+        rows = zip(*(encoded[name] for name in names), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
-    def _logits(self, ids: torch.Tensor, mask: torch.Tensor, segments: torch.Tensor | None) -> torch.Tensor:
-        typed = {} if segments is None else {"token_type_ids": segments}
-        logits: torch.Tensor = self._model(input_ids=ids, attention_mask=mask, **typed).logits
+    def _logits(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        logits: torch.Tensor = self._model(**batch).logits
         if logits.shape[1] > 2:
             raise UsageError(
                 f"{self.checkpoint.name} tells {logits.shape[1]} classes apart, MonoBERT one or two.",
@@ -278,14 +228,6 @@ def _log_share(logits: torch.Tensor) -> torch.Tensor:
 
     false, true = logits.double().unbind(-1)
     return torch.nn.functional.logsigmoid(true - false)
-
-
-def _rectangle(rows: Sequence[Sequence[int]], pad: int) -> torch.Tensor:
-    """Rows padded on the right."""
-    import torch
-
-    parts = [torch.tensor(row, dtype=torch.long) for row in rows]
-    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=pad)
 
 
 # Encoders of sentence-transformers. How texts are pooled, padded, prompted and compared is what each checkpoint
@@ -375,13 +317,11 @@ class Encoder(ScoringRanker):
 
     def _encoded(self, what: str, texts: Iterable[str]) -> Any:
         """Vectors, (texts, places). Raises BackendError for a batch that does not fit the memory."""
-        texts = [_plain(text.strip(), self._model.tokenizer) for text in texts]
+        texts = [plain(text.strip(), self._model.tokenizer) for text in texts]
         more = {"convert_to_sparse_tensor": False} if self._class == "SparseEncoder" else {}
         size = self.arguments["batch_size"]
-        with _memory(
-            f"{self.name} with {size} texts at once",
-            "--backend-arg batch_size=4 where it ranks, or a smaller checkpoint",
-        ):
+        many = f"{self.name} with {size} texts at once does not fit the memory."
+        with checkpoints.fits(many, "--backend-arg batch_size=4 where it ranks, or a smaller checkpoint"):
             return getattr(self._model, f"encode_{what}")(
                 texts, batch_size=size, convert_to_tensor=True, show_progress_bar=False, **more
             )

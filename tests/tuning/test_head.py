@@ -41,14 +41,16 @@ def audited(folder: Path, form: Any) -> tuple[list[Any], list[Completion]]:
     """What the audit's backend sees and answers for the pairs of `tiny.pair_groups`: its jobs, and completions."""
     backend = LocalBackend(find_checkpoint(str(folder)), BackendOptions())
     jobs = []
-    own = backend._job
+    own = backend.answer
 
-    def kept(*arguments: Any) -> Any:
-        made = own(*arguments)
-        jobs.append(made[0])
-        return made
+    async def kept(job: Any) -> Completion:
+        def made() -> Any:
+            jobs.append((of := job())[0])
+            return of
 
-    backend._job = kept  # type: ignore[assignment,method-assign]
+        return await own(made)
+
+    backend.answer = kept  # type: ignore[method-assign]
     requests: list[Request] = []
     for group in tiny.pair_groups(2):
         for pair in group:
