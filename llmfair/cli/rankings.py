@@ -171,7 +171,7 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
 )
 def finetune_lora(settings: FinetuneSettings, style: str) -> None:
     """Trains a LoRA adapter that brings pairs of both groups nearer to parity, and measures what else it changes."""
-    from llmfair.tuning.lora import rank
+    from llmfair.tuning.processes import rank
 
     if rank() == 0:
         _finetune(settings, style)
@@ -189,7 +189,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     from llmfair.audits.gates import refused, statuses_of
     from llmfair.results import lines_of
     from llmfair.rundir import REPORT
-    from llmfair.tuning import lora, words
+    from llmfair.tuning import processes, words
     from llmfair.tuning.finetune import finetune, plan_finetune
     from llmfair.tuning.merging import merge_adapter
 
@@ -231,5 +231,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     if error is not None:
         terminal.output.as_json = False  # said already
         code = terminal.fail(error)
-        lora.first(lambda: None)  # a launcher ends all processes once one leaves with another code than 0
-        raise typer.Exit(code if lora.rank() == 0 else 0)
+        processes.first(
+            lambda: None
+        )  # a launcher ends all processes once one leaves with another code than 0
+        raise typer.Exit(code if processes.rank() == 0 else 0)

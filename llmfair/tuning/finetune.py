@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import read_arguments
 from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
 from llmfair.datasets.base import Dataset
-from llmfair.errors import UsageError
+from llmfair.errors import MissingExtra, UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_document, write_whole
 from llmfair.nouns import Attribute, Document, Query, Side
 from llmfair.probes import pairwise_probes
@@ -48,7 +49,7 @@ from llmfair.rundir import COLUMNS, csv_text, folder_name, now
 from llmfair.settings.commands import FinetuneSettings
 from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
-from llmfair.tuning import drawing, effects, head, lora
+from llmfair.tuning import drawing, effects, processes
 from llmfair.tuning import results as typed
 from llmfair.tuning.drawing import ExampleGroup, Floats, Ids, PairDraw, PairGroup, TrainingPair
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, AnsweredPairs, Figures
@@ -81,7 +82,7 @@ class TuningDesign:
             dtype, why_dtype = "bfloat16", "as bases of adapters are held on a GPU"
         else:
             dtype, why_dtype = checkpoints.dtype_of(self.checkpoint, self.settings.dtype)
-        of_process = f":{os.environ.get('LOCAL_RANK', '0')}" * (device == "cuda" and lora.world() > 1)
+        of_process = f":{os.environ.get('LOCAL_RANK', '0')}" * (device == "cuda" and processes.world() > 1)
         return checkpoints.Place(device + of_process, dtype, f"{device}: {why}; {dtype}: {why_dtype}")
 
     def identity(self) -> dict[str, Any]:
@@ -117,6 +118,38 @@ class TuningDesign:
         }  # fmt: skip
 
 
+def require_trainable(settings: FinetuneSettings, dtype: str) -> None:
+    """Raises UsageError for what is not offered, and MissingExtra."""
+    if (report := settings.report_to) != "none" and find_spec(report) is None:
+        raise MissingExtra(f"--report-to {report} needs {report}.", f"pip install {report}")
+    for name in ("FSDP", "DEEPSPEED"):
+        if os.environ.get(f"ACCELERATE_USE_{name}", "").lower() in ("1", "true"):
+            raise UsageError(
+                f"adapters are not trained with {name}: its checkpoints lose or repeat weights.",
+                "start it with torchrun --nproc-per-node N, which needs one GPU's memory per copy of the base",
+            )
+    if dtype == "float16":
+        raise UsageError("float16 needs its gradients scaled.", "use --dtype bfloat16 or float32")
+
+
+def quantization(in_4bit: bool, device: str) -> dict[str, Any]:
+    """What `load_model` needs to hold the base in 4 bits (NF4, products in bfloat16); nothing otherwise. Raises
+    MissingExtra without bitsandbytes, and UsageError without a GPU."""
+    if not in_4bit:
+        return {}
+    if find_spec("bitsandbytes") is None:
+        raise MissingExtra("--load-in-4bit needs bitsandbytes.", "pip install bitsandbytes")
+    if not device.startswith("cuda"):
+        raise UsageError("--load-in-4bit needs an NVIDIA GPU.", "leave it out")
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    config = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
+    )
+    return {"quantization_config": config}
+
+
 def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     """Loads what the settings name and draws the pairs. Raises MissingExtra, UsageError and BackendError."""
     assert settings.base_model is not None  # checked by the settings
@@ -128,7 +161,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
             "conversation on.",
             "choose an instruction-tuned causal model",
         )
-    lora.groups_at_a_time(settings, lora.world())
+    processes.groups_at_a_time(settings, processes.world())
     dataset, attribute = load_lists(settings)
     check_two_groups(attribute, "finetune-lora")
     queries = selected_queries(dataset, settings)
@@ -155,10 +188,6 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     return TuningDesign(settings, dataset, attribute, queries, ranker, checkpoint, drawn, held_out)
 
 
-PIECE = 2048
-"""Prompts that each process asks between two words on how far it is."""
-
-
 @dataclass(frozen=True)
 class Done:
     """An adapter folder and its results; `before`: an earlier command finished it."""
@@ -177,7 +206,7 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
     checkpoints.require_local("peft", "accelerate")
     design = make_tuning_design(settings)
     folder = design.folder()
-    if lora.world() > 1:
+    if processes.world() > 1:
         from accelerate import PartialState
 
         PartialState()  # the processes are known to each other
@@ -185,13 +214,13 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
 
         def take() -> bool:
             if not folder.finished:  # said before a folder belongs to these settings
-                lora.require_trainable(settings, design.place().dtype)
-                lora.quantization(settings.load_in_4bit, design.place().device)
+                require_trainable(settings, design.place().dtype)
+                quantization(settings.load_in_4bit, design.place().device)
             folder.begin(design.identity(), plain(design.drawn.split))
             lock.enter_context(folder.locked())
             return folder.finished
 
-        before = lora.first(take)
+        before = processes.first(take)
         if not before:
             watch.begin(folder.path, design)
             _train_and_measure(design, folder, watch)
@@ -199,10 +228,12 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
 
 
 def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: TrainingProgress) -> None:
+    from llmfair.tuning import head, lora
+
     started, settings, drawn = time.monotonic(), design.settings, design.drawn
     place, engine, checkpoint = design.place(), design.engine, design.checkpoint
     options = BackendOptions(system=settings.system, template_args=template_args(settings.template_arg))
-    in_4bit = lora.quantization(settings.load_in_4bit, place.device)
+    in_4bit = quantization(settings.load_in_4bit, place.device)
     model = local.load_model(checkpoint, place, options, engine["attention"], **in_4bit)
     template = model.template
     assert template is not None  # a causal model has one
@@ -210,21 +241,21 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
     def examples(groups: Sequence[PairGroup]) -> list[ExampleGroup]:
         return drawing.render(groups, design.ranker, template, checkpoint.context)
 
-    def answers(groups: Sequence[PairGroup], tell: lora.Tell = lambda done, words: None) -> Floats:
-        return margins_of(model, examples(groups), engine["batch_tokens"], tell)
+    def answers(groups: Sequence[PairGroup], tell: processes.Tell = lambda done, words: None) -> Floats:
+        return head.margins_of(model, examples(groups), engine["batch_tokens"], tell)
 
     # The base's own answers: on what is trained on, for labels; on the rest, for before.
     train = ([*chain(*strata.values())] for strata in drawn.train.values())
     trained_on = chain(*(drawing.in_pieces(pairs, drawing.OF_A_GROUP) for pairs in train))
     groups = [*trained_on, *drawn.validation, *drawn.test]
-    margins = lora.first(folder.margins)
+    margins = processes.first(folder.margins)
     if not all(pair.pair_id in margins for pair in chain(*groups)):
         with watch.stage(f"Asking {checkpoint.name}", 2 * sum(map(len, groups))) as tell:
             both = answers(groups, tell).tolist()
         margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), both, strict=True)}
     labelled = drawing.label(drawn.train, margins, design.attribute, settings)
     pairs = typed.pairs_text(_rows(design, labelled, margins))
-    lora.first(lambda: write_whole(folder.pairs, [pairs]))
+    processes.first(lambda: write_whole(folder.pairs, [pairs]))
 
     # Training; validation is the same measure as the final one, on other queries.
     def figures_of(after: AnsweredPairs, base: AnsweredPairs) -> Figures:
@@ -245,7 +276,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         return effects.validate(*before, figures_of(after, validation))
 
     groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
-    with watch.stage(TRAINING, lora.prompts_of(settings)) as tell:
+    with watch.stage(TRAINING, processes.prompts_of(settings)) as tell:
         record = lora.train(model, examples(groups), check, settings, folder.path, tell)
     validated, why = check(), None
     if record.rejected:
@@ -272,21 +303,7 @@ def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: Training
         "results.json": json_text(results),
         "README.md": model_card(results),
     }
-    lora.first(lambda: folder.finish(manifest, files, passed=not record.rejected))
-
-
-def margins_of(
-    model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: lora.Tell
-) -> Floats:
-    """Margins (pairs, 2) of all groups, each process calculating its share of them."""
-    margins, piece = list[Floats](), list[ExampleGroup]()
-    for place, group in enumerate(groups, 1):
-        piece.append(group)
-        if 2 * sum(map(len, piece)) >= PIECE * lora.world() or place == len(groups):
-            margins += lora.shared_out(piece, lambda share: head.pair_margins(model, share, batch_tokens))
-            piece = []
-            tell(2 * sum(map(len, margins)), "")
-    return np.concatenate(margins)
+    processes.first(lambda: folder.finish(manifest, files, passed=not record.rejected))
 
 
 def _rows(
@@ -368,7 +385,7 @@ def plan_finetune(settings: FinetuneSettings) -> typed.FinetunePlan:
             by_query.setdefault(pair.query.query_id, []).append(np.array(ids, np.int32))
             prompts.append(typed.PromptAsAsked(pair.pair_id, tokenizer.decode(ids), labels))
     lengths = [len(ids) for ids in chain(*by_query.values())]
-    common = [head.common_prefix(of_query) for of_query in by_query.values()]
+    common = [local.common_prefix(of_query) for of_query in by_query.values()]
     mean, shared = sum(lengths) / len(lengths), sum(common) / len(common)
     few = (
         f"fewer than {FEWEST_QUERIES} queries to test on: the effect on unseen queries cannot be assessed; take a "
@@ -378,7 +395,7 @@ def plan_finetune(settings: FinetuneSettings) -> typed.FinetunePlan:
         **design.of_training(str(design.folder().path)),
         status="planned",
         warnings=[few] * (len(design.drawn.split.test) < FEWEST_QUERIES),
-        steps=lora.steps_of(settings),
+        steps=processes.steps_of(settings),
         tokens=typed.PromptTokens(mean, max(lengths), shared, len(lengths)),
         estimate=estimate(design.checkpoint, settings, mean, shared),
         prompts=prompts[:3],
@@ -402,7 +419,7 @@ def estimate(
     size = 0.55 if settings.load_in_4bit else 4 if settings.dtype == "float32" else 2
     embedded = vocabulary * width * (1 if config.get("tie_word_embeddings") else 2)
     own = tokens if settings.layout == "padded" else shared / settings.group_size + tokens - shared
-    operations = 4 * weights * lora.prompts_of(settings) * own
+    operations = 4 * weights * processes.prompts_of(settings) * own
     # A group is one batch, whatever batches the base is asked in.
     training = BYTES_PER_TOKEN * layers * width * tokens * settings.group_size
     seconds = {name: operations / (peak / 2) for name, peak in PEAKS.items()}

@@ -7,29 +7,26 @@ nothing else happens is checked against the margin that audits calculate.
 
 from __future__ import annotations
 
-import shutil
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
 
-from llmfair.checkpoints import already_read
+from llmfair.backends.local import FEWEST_SHARED, LocalModel, common_prefix, quiet
+from llmfair.checkpoints import already_read, batches, fits
 from llmfair.errors import BackendError, UsageError
 from llmfair.io.files import whole
 from llmfair.settings.commands import FinetuneSettings
-from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Ids
+from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Floats, Ids
+from llmfair.tuning.processes import Tell, shared_out, world
 from llmfair.tuning.results import ADAPTER
-
-if TYPE_CHECKING:
-    import torch
-
-    from llmfair.backends.local import LocalModel
 
 
 def language_model(model: Any) -> Any:
@@ -41,8 +38,6 @@ def language_model(model: Any) -> Any:
 def answer_head(model: Any, answers: tuple[int, int]) -> Iterator[None]:
     """Meanwhile the model's logits have the shape (rows, length, 2): those of the two answers, in this order. Nests;
     the rows are no part of a state dict."""
-    import torch
-
     inner = language_model(model)
     whole = inner.get_output_embeddings()
     if getattr(whole, "answers", None) == answers:
@@ -73,8 +68,6 @@ def answer_head(model: Any, answers: tuple[int, int]) -> Iterator[None]:
 def require_same_margin(model: LocalModel, example: Example) -> None:
     """Raises BackendError unless the two rows give the margin that audits calculate, but for rounding; inside
     `answer_head` there is nothing else to compare with."""
-    import torch
-
     if hasattr(language_model(model.model).get_output_embeddings(), "answers"):
         return
     ids = example.first.tolist()
@@ -103,8 +96,6 @@ Batch = dict[str, Any]
 """`ids` (prompts, longest), `last` (prompts,): the place of each prompt's last token; `target`, `weight` and
 `stratum` (pairs,). The first half of the prompts shows `a` first. `prefix` (1, length), if shared."""
 
-FEWEST_SHARED = 16
-"""Common tokens below which a second forward pass costs more than it saves."""
 LOGITS_DIFFER = {"float32": 1e-3, "bfloat16": 2e-2}
 """The largest distance of two layouts' logits, over the length of one."""
 
@@ -117,8 +108,6 @@ class Collator:
     width: int = 0
 
     def __call__(self, groups: Sequence[ExampleGroup]) -> Batch:
-        import torch
-
         (group,) = groups
         prompts = [example.first for example in group] + [example.second for example in group]
         common = common_prefix(prompts) if self.layout == "shared" else 0
@@ -134,8 +123,6 @@ class Collator:
 
 def padded(prompts: Sequence[Ids], width: int = 0) -> Batch:
     """`ids` and `last` of these prompts."""
-    import torch
-
     last = torch.tensor([len(prompt) - 1 for prompt in prompts])
     ids = torch.zeros(len(prompts), max(width, int(last.max()) + 1), dtype=torch.long)
     for row, prompt in zip(ids, prompts, strict=True):
@@ -143,19 +130,9 @@ def padded(prompts: Sequence[Ids], width: int = 0) -> Batch:
     return {"ids": ids, "last": last}
 
 
-def common_prefix(prompts: Sequence[Ids]) -> int:
-    """How many tokens all prompts begin with; at least one token of each is left over."""
-    least = min(map(len, prompts)) - 1
-    rows = np.stack([ids[:least] for ids in prompts])
-    differs = (rows != rows[0]).any(axis=0)
-    return int(differs.argmax()) if differs.any() else least
-
-
 def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
     """Logits after each prompt's last token: (prompts, 2) under an answer head, else (prompts, vocabulary). `model` is
     called as it is: reaching around a wrapper leaves gradients of several processes unsynchronised."""
-    import torch
-
     ids = batch["ids"]
     if (prefix := batch.get("prefix")) is None:
         logits = model(input_ids=ids, use_cache=False).logits
@@ -171,8 +148,6 @@ def choose_layout(
     model: LocalModel, groups: Sequence[ExampleGroup], asked: Literal["auto", "padded", "shared"]
 ) -> tuple[Layout, str]:
     """The layout of a training, and why it is that one: before `shared` is taken, its logits are compared."""
-    import torch
-
     if asked == "padded":
         return "padded", "as asked"
     group = max(groups[:8], key=len)
@@ -220,8 +195,6 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 def attach(model: LocalModel, settings: FinetuneSettings) -> list[str]:
     """Puts a new adapter of float32 weights over the model, in place; the modules' full names. Raises UsageError."""
-    from peft import LoraConfig, get_peft_model
-
     wanted = [name.strip() for name in settings.target_modules.split(",") if name.strip()]
     names = target_modules(model, wanted)
     everywhere = [name for name, _ in model.model.named_modules() if name.rpartition(".")[2] in wanted]
@@ -232,7 +205,7 @@ def attach(model: LocalModel, settings: FinetuneSettings) -> list[str]:
         # Short names wherever they mean the same: servers read them.
         target_modules=wanted if len(everywhere) == len(names) else names,
     )  # fmt: skip
-    with _quiet():
+    with quiet():
         model.model = get_peft_model(model.model, config)
     return names
 
@@ -278,9 +251,6 @@ def inputs_cast(model: Any, enabled: bool) -> Iterator[None]:
 
 def save_adapter(model: Any, folder: Path) -> None:
     """Writes the adapter's weights and settings; nothing of the base, and no head."""
-    from peft import get_peft_model_state_dict
-    from safetensors.torch import save_file
-
     folder.mkdir(parents=True, exist_ok=True)
     state = get_peft_model_state_dict(model, adapter_name=NAME, save_embedding_layers=False)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
@@ -295,76 +265,65 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 def load_weights(model: Any, folder: Path) -> None:
     """Gives the model's adapter the weights of a folder."""
-    from peft import set_peft_model_state_dict
-    from safetensors.torch import load_file
-
-    with _quiet():
+    with quiet():
         set_peft_model_state_dict(model, load_file(folder / WEIGHTS), adapter_name=NAME)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft's own use
-        yield
 
 
 def publish(source: Path, folder: Path) -> None:
     """Copies an adapter's two files to where they are used, the weights last and each at once."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in (SETTINGS, WEIGHTS):
-        with (source / name).open("rb") as made, whole(folder / name) as file:
-            shutil.copyfileobj(made, file)
+        with whole(folder / name) as file:
+            file.write((source / name).read_bytes())
 
 
 # Margins of pairs, by the head that training uses and with the arithmetic that audits use.
 
 
-@contextmanager
-def fits(model: LocalModel, what: str, smaller: str) -> Iterator[None]:
-    """A memory that is too small in one sentence: BackendError."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise BackendError(
-            f"{what} does not fit the memory of {model.place.device}.",
-            f"a smaller {smaller}, or --dtype bfloat16",
-        ) from None
+def too_large(model: LocalModel, what: str, smaller: str) -> tuple[str, str]:
+    """What is said where it does not fit the memory."""
+    return (
+        f"{what} does not fit the memory of {model.place.device}.",
+        f"a smaller {smaller}, or --dtype bfloat16",
+    )
 
 
-def pair_margins(
-    model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int
-) -> list[NDArray[np.float64]]:
+PIECE = 2048
+"""Prompts that each process asks between two words on how far it is."""
+
+
+def margins_of(model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int, tell: Tell) -> Floats:
+    """Margins (pairs, 2) of all groups, each process calculating its share of them."""
+    margins, piece = list[Floats](), list[ExampleGroup]()
+    for place, group in enumerate(groups, 1):
+        piece.append(group)
+        if 2 * sum(map(len, piece)) >= PIECE * world() or place == len(groups):
+            margins += shared_out(piece, lambda share: pair_margins(model, share, batch_tokens))
+            piece = []
+            tell(2 * sum(map(len, margins)), "")
+    return np.concatenate(margins)
+
+
+def pair_margins(model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int) -> list[Floats]:
     """Per group (pairs, 2): the margins z1 (`a` shown first) and z2, answer naming the first minus the other.
 
     In float32, without autocast; with the adapter, or without it inside `model.without_adapter()`. Prompts of like
     length share a batch of up to `batch_tokens` positions, padded on the right, without a mask. Raises BackendError for
     a model whose logits two rows of its output matrix do not give, and for a batch that does not fit the memory.
     """
-    import torch
-
     examples = [*chain(*groups)]
     prompts = [ids for example in examples for ids in example.prompts]
     if not prompts:
         return [np.zeros((0, 2)) for _ in groups]
-    batches = list[list[int]]()  # the longest first, so that one too large for the memory is asked first
-    for place in sorted(range(len(prompts)), key=lambda place: (-len(prompts[place]), place)):
-        if not batches or (len(batches[-1]) + 1) * len(prompts[batches[-1][0]]) > batch_tokens:
-            batches.append([])
-        batches[-1].append(place)
     inner, margins = language_model(model.model), np.zeros(len(prompts))
     training = inner.training
     model.model.eval()
     try:
-        with (
-            inputs_cast(inner, True),
-            fits(model, f"a batch of {batch_tokens:,} tokens", "--backend-arg batch_tokens=N"),
-        ):
+        many = too_large(model, f"a batch of {batch_tokens:,} tokens", "--backend-arg batch_tokens=N")
+        with inputs_cast(inner, True), fits(*many):
             require_same_margin(model, examples[0])
             with answer_head(inner, examples[0].answers), torch.inference_mode():
-                for rows in batches:
+                for rows in batches([*map(len, prompts)], batch_tokens):
                     batch = padded([prompts[row] for row in rows])
                     # `inner`, not the wrapped model: a training's autocast is none of an audit's
                     logits = answer_logits(inner, {name: of.to(inner.device) for name, of in batch.items()})

@@ -16,40 +16,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
+import torch
+from transformers import PrinterCallback, Trainer, TrainerState, TrainingArguments, set_seed
 
+from llmfair.backends.local import LocalModel
 from llmfair.beginning import STOPPING
-from llmfair.errors import BackendError, LlmfairError, MissingExtra, UsageError
+from llmfair.checkpoints import fits
+from llmfair.errors import BackendError
 from llmfair.io.files import itself, plain, write_whole
 from llmfair.settings.commands import FinetuneSettings
-from llmfair.tuning import head
+from llmfair.tuning import head, processes
 from llmfair.tuning.drawing import STRATA, ExampleGroup
 from llmfair.tuning.results import REJECTED, TrainingRecord, Validation
 
-if TYPE_CHECKING:
-    import torch
-
-    from llmfair.backends.local import LocalModel
-
-
 FULL_DISK = re.compile("iostream error|PytorchStreamWriter failed")
 """What torch says where a checkpoint cannot be written."""
-
-
-def steps_of(settings: FinetuneSettings) -> int:
-    """How many whole steps a training has."""
-    return max(1, settings.max_prompts // settings.prompts_per_step)
-
-
-def prompts_of(settings: FinetuneSettings) -> int:
-    """The prompts of all steps: what `max_prompts` has of whole ones."""
-    return steps_of(settings) * settings.prompts_per_step
 
 
 # What is trained: a two-candidate cross-entropy on the answer, held level between the groups. Per group of prompts, one
@@ -103,13 +89,13 @@ class TrainingLog:
 
     def cut(self, step: int) -> None:
         """Drops what came after this step: a training that goes on from there writes it again."""
-        if rank() == 0:
+        if processes.rank() == 0:
             lines = [json.dumps(line) + "\n" for line in self.lines() if line["step"] <= step]
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, lines)
 
     def add(self, line: Mapping[str, Any]) -> None:
-        if rank() == 0:
+        if processes.rank() == 0:
             with open(self.path, "a", encoding="utf-8", opener=itself) as file:
                 file.write(json.dumps(line) + "\n")
 
@@ -139,7 +125,9 @@ def is_over(state: Any, settings: FinetuneSettings) -> bool:
     standings = [row["eval_standing"] for row in state.log_history if "eval_standing" in row]
     since_best = len(standings) - 1 - standings.index(min(standings)) if standings else 0
     at_parity = bool(standings) and standings[-1] <= PARITY
-    return bool(state.global_step >= steps_of(settings) or at_parity or since_best >= settings.patience)
+    return bool(
+        state.global_step >= processes.steps_of(settings) or at_parity or since_best >= settings.patience
+    )
 
 
 class Interrupts:
@@ -150,7 +138,7 @@ class Interrupts:
 
     @contextmanager
     def kept_back(self) -> Iterator[None]:
-        def note(number: int, frame: FrameType | None) -> None:
+        def note(number: int, frame: Any) -> None:
             self.number = self.number or number
 
         in_main = threading.current_thread() is threading.main_thread()
@@ -163,82 +151,30 @@ class Interrupts:
                 signal.signal(number, handler)
 
 
-# Several processes as one, started by `torchrun` or `accelerate launch`, which say so in the environment. Without them
-# there is one process, and nothing here imports torch.
-
-T = TypeVar("T")
-U = TypeVar("U")
-
-
-def rank() -> int:
-    return int(os.environ.get("RANK", "0"))
-
-
-def world() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def first(work: Callable[[], T]) -> T:
-    """What `work` returns in the first process, in every process; its LlmfairError is raised in all."""
-    if world() == 1:
-        return work()
-    import torch.distributed
-
-    outcome: list[Any] = [None, None]
-    if rank() == 0:
-        try:
-            outcome[0] = work()
-        except LlmfairError as error:
-            outcome[1] = error
-    torch.distributed.broadcast_object_list(outcome, src=0)
-    result: T
-    result, failure = outcome
-    if failure is not None:
-        raise failure
-    return result
-
-
-def shared_out(things: Sequence[T], work: Callable[[Sequence[T]], Sequence[U]]) -> list[U]:
-    """`work(things)`, one result a thing, each process doing its part; all of it in every process."""
-    if world() == 1:
-        return list(work(things))
-    import torch.distributed
-
-    parts: list[Any] = [None] * world()
-    torch.distributed.all_gather_object(parts, list(work(things[rank() :: world()])))
-    return [parts[place % world()][place // world()] for place in range(len(things))]
-
-
 # transformers' Trainer for groups of pairs: its loss, its log, its validations, and its end.
 
 CHECKPOINTS, LOG = "checkpoints", "training.jsonl"
 SAVE_EVERY = 2_500
 """Prompts between checkpoints where nothing is validated meanwhile."""
-Tell = Callable[[int, str], None]
 
 
 def make_trainer(
     model: LocalModel, settings: FinetuneSettings, log: TrainingLog, groups: Sequence[ExampleGroup],
     collator: head.Collator, parts: Callable[[Any, head.Batch], Mapping[str, torch.Tensor]],
-    validate: Callable[[], Validation], interrupts: Interrupts, tell: Tell,
+    validate: Callable[[], Validation], interrupts: Interrupts, tell: processes.Tell,
 ) -> Any:  # fmt: skip
     """A Trainer that takes `groups` in their order; `parts` are the loss and what it is made of."""
-    import torch
-    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
-
-    place, steps, per_step = model.place, steps_of(settings), settings.prompts_per_step
+    place, steps, per_step = model.place, processes.steps_of(settings), settings.prompts_per_step
     warmup, schedule = round(settings.warmup * steps), str(settings.schedule)
     save_every = max(1, round((settings.eval_every or SAVE_EVERY) / per_step))
-    evaluate_every = save_every if settings.eval_every else steps
     arguments = TrainingArguments(
         output_dir=str(log.path.with_name(CHECKPOINTS)),
         per_device_train_batch_size=1,  # group
-        gradient_accumulation_steps=groups_at_a_time(settings, world()), max_steps=steps, seed=settings.seed,
-        learning_rate=settings.learning_rate, warmup_steps=warmup, weight_decay=0.0, max_grad_norm=settings.clip,
+        gradient_accumulation_steps=processes.groups_at_a_time(settings, processes.world()), max_steps=steps,
+        seed=settings.seed, learning_rate=settings.learning_rate, warmup_steps=warmup, max_grad_norm=settings.clip,
         lr_scheduler_type="constant_with_warmup" if warmup and schedule == "constant" else schedule,
-        bf16=place.dtype == "bfloat16", use_cpu=place.device == "cpu", logging_steps=1, logging_nan_inf_filter=False,
-        eval_strategy="no",  # `Rhythm` says when
-        save_strategy="steps", save_steps=steps,
+        bf16=place.dtype == "bfloat16", use_cpu=place.device == "cpu", logging_steps=1,
+        train_sampling_strategy="sequential", save_steps=save_every,  # and at the end
         save_total_limit=3,  # the last two and the best
         metric_for_best_model="eval_standing", greater_is_better=False, remove_unused_columns=False,
         report_to=settings.report_to, disable_tqdm=True, log_level="error",
@@ -248,23 +184,14 @@ def make_trainer(
     )  # fmt: skip
     arguments._n_gpu = min(1, arguments.n_gpu)  # one process never spreads over several GPUs
 
-    class Rhythm(TrainerCallback):  # type: ignore[misc]
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            number = state.global_step
-            control.should_evaluate = number % evaluate_every == 0 or number >= state.max_steps
-            control.should_save = control.should_evaluate or number % save_every == 0
-
     class PairTrainer(Trainer):  # type: ignore[misc]
         control: Any
 
         def __init__(self) -> None:
-            super().__init__(model.model, arguments, collator, groups, callbacks=[Rhythm()])
+            super().__init__(model.model, arguments, collator, groups)
             self.remove_callback(PrinterCallback)
             self._sums = torch.zeros(len(PARTS), device=arguments.device)
             self._since = time.perf_counter()
-
-        def _get_train_sampler(self, *_: Any) -> Any:
-            return torch.utils.data.SequentialSampler(groups)  # `groups` are in order
 
         def compute_loss(self, model: Any, inputs: head.Batch, *_: Any, **__: Any) -> torch.Tensor:
             losses = parts(model, inputs)
@@ -290,10 +217,12 @@ def make_trainer(
                 done = number * per_step
                 log.add({"step": number, "prompts": done, **row, "seconds": now - self._since})
                 self._since = now
-                if rank() == 0:
+                if processes.rank() == 0:
                     tell(done, f"loss {logs['loss']:.3f}")
+                of_rhythm = bool(settings.eval_every) and number % save_every == 0
+                self.control.should_evaluate = of_rhythm or number >= steps
                 # the signal that any process got: all of them have to leave after the same step
-                if number := max(shared_out([interrupts.number] * world(), list)):
+                if number := max(processes.shared_out([interrupts.number] * processes.world(), list)):
                     interrupts.number = number
                     self.control.should_save = self.control.should_training_stop = True
             super().log(logs, *arguments)
@@ -317,7 +246,7 @@ def make_trainer(
 
 def train(
     model: LocalModel, groups: Sequence[ExampleGroup], validate: Callable[[], Validation],
-    settings: FinetuneSettings, folder: Path, tell: Tell = lambda done, words: None,
+    settings: FinetuneSettings, folder: Path, tell: processes.Tell = lambda done, words: None,
 ) -> TrainingRecord:  # fmt: skip
     """Trains an adapter over `model`, in place, from the last checkpoint in `folder` if there is one.
 
@@ -326,9 +255,6 @@ def train(
     `tell(prompts, words)` after each step in the first. Ctrl-C, SIGTERM and SIGHUP end it after the step that is under
     way, with a checkpoint. Raises BackendError.
     """
-    import torch
-    from transformers import TrainerState, set_seed
-
     answers, log = groups[0][0].answers, TrainingLog(folder / LOG)
     head.require_same_margin(model, groups[0][0])
 
@@ -343,20 +269,22 @@ def train(
 
     # The order: every group once before any comes again, in a new order each time.
     rng = np.random.default_rng(settings.seed)
-    needed = prompts_of(settings) // settings.group_size
+    needed = processes.prompts_of(settings) // settings.group_size
     order = [int(place) for _ in range(-(-needed // len(groups))) for place in rng.permutation(len(groups))]
 
-    last = first(lambda: last_checkpoint(folder / CHECKPOINTS))
+    last = processes.first(lambda: last_checkpoint(folder / CHECKPOINTS))
     state = None if last is None else TrainerState.load_from_json(str(last / _STATE))
     log.cut(0 if state is None else state.global_step)
     interrupts = Interrupts()
-    too_large = f"a group of {settings.group_size} prompts", "--group-size, --layout shared"
+    too_large = head.too_large(
+        model, f"a group of {settings.group_size} prompts", "--group-size, --layout shared"
+    )
     with ExitStack() as stack:
         if settings.loss == "choice":
             stack.enter_context(head.answer_head(inner, answers))
         low, width = model.place.dtype != "float32", 0  # products in bfloat16 where the base is
         stack.enter_context(head.inputs_cast(inner, not low))
-        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), head.fits(model, *too_large):
+        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), fits(*too_large):
             # a cache makes every layer compile anew
             asked = "padded" if settings.compile else settings.layout
             layout, why = head.choose_layout(model, groups, asked)
@@ -367,7 +295,7 @@ def train(
             collator, ordered = head.Collator(layout, width), [groups[place] for place in order[:needed]]
             trainer = make_trainer(model, settings, log, ordered, collator, parts, validate, interrupts, tell)
             uses_cache = inner.config.use_cache
-            with interrupts.kept_back(), head.fits(model, *too_large):
+            with interrupts.kept_back(), fits(*too_large):
                 try:
                     trainer.train(resume_from_checkpoint=None if last is None else str(last))
                 except RuntimeError as error:  # torch names no disk that is full
@@ -386,58 +314,14 @@ def train(
     # The best of all checkpoints, or the one that came nearest.
     rejected = state.best_metric >= REJECTED
     best = folder / CHECKPOINTS / f"checkpoint-{state.best_global_step}"
-    first(lambda: head.publish(best, folder / "rejected" if rejected else folder))
+    processes.first(lambda: head.publish(best, folder / "rejected" if rejected else folder))
     head.load_weights(model.model, best)
     model.model.eval()
-    lines = first(log.lines)
+    lines = processes.first(log.lines)
     return TrainingRecord(
         best_step=state.best_global_step, steps=state.global_step,
         prompts=state.global_step * settings.prompts_per_step,
         seconds=sum(line["seconds"] for line in lines),
-        stopped_early=state.global_step < steps_of(settings), rejected=rejected, layout=layout,
+        stopped_early=state.global_step < processes.steps_of(settings), rejected=rejected, layout=layout,
         layout_why=why, modules=len(modules), trace=[line for line in lines if "objective" in line],
     )  # fmt: skip
-
-
-def groups_at_a_time(settings: FinetuneSettings, devices: int) -> int:
-    """How many groups each device takes after each other for a step. Raises UsageError where it is no whole number."""
-    at_once = (settings.group_size + settings.group_size % 2) * devices
-    if settings.group_size % 2 or settings.prompts_per_step % at_once:
-        raise UsageError(
-            f"--prompts-per-step {settings.prompts_per_step} is no multiple of --group-size {settings.group_size}, "
-            f"which has to be even, times {devices} device(s).",
-            f"choose an even --group-size, and a multiple of {at_once}",
-        )
-    return settings.prompts_per_step // at_once
-
-
-def require_trainable(settings: FinetuneSettings, dtype: str) -> None:
-    """Raises UsageError for what is not offered, and MissingExtra."""
-    if (report := settings.report_to) != "none" and find_spec(report) is None:
-        raise MissingExtra(f"--report-to {report} needs {report}.", f"pip install {report}")
-    for name in ("FSDP", "DEEPSPEED"):
-        if os.environ.get(f"ACCELERATE_USE_{name}", "").lower() in ("1", "true"):
-            raise UsageError(
-                f"adapters are not trained with {name}: its checkpoints lose or repeat weights.",
-                "start it with torchrun --nproc-per-node N, which needs one GPU's memory per copy of the base",
-            )
-    if dtype == "float16":
-        raise UsageError("float16 needs its gradients scaled.", "use --dtype bfloat16 or float32")
-
-
-def quantization(in_4bit: bool, device: str) -> dict[str, Any]:
-    """What `load_model` needs to hold the base in 4 bits (NF4, products in bfloat16); nothing otherwise. Raises
-    MissingExtra without bitsandbytes, and UsageError without a GPU."""
-    if not in_4bit:
-        return {}
-    if find_spec("bitsandbytes") is None:
-        raise MissingExtra("--load-in-4bit needs bitsandbytes.", "pip install bitsandbytes")
-    if not device.startswith("cuda"):
-        raise UsageError("--load-in-4bit needs an NVIDIA GPU.", "leave it out")
-    import torch
-    from transformers import BitsAndBytesConfig
-
-    config = BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16
-    )
-    return {"quantization_config": config}

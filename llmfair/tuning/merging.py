@@ -22,7 +22,6 @@ from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import ExampleGroup, PairGroup, TrainingPair, render
-from llmfair.tuning.head import NAME, pair_margins
 from llmfair.tuning.results import AdapterDir, MergeResults, PairRow
 
 PROBES = 200
@@ -87,6 +86,8 @@ def merge(
     """
     import torch
     from transformers import GenerationConfig
+
+    from llmfair.tuning.head import NAME, pair_margins
 
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty.", "choose another --output")

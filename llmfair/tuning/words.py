@@ -30,7 +30,7 @@ from llmfair.results import Conclusions, Exhibits
 from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import CONSISTENT, ICC, LIKELY, MOST_QUERIES
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, SMOOTHED, gates_text
-from llmfair.tuning.lora import Tell, prompts_of
+from llmfair.tuning.processes import Tell, prompts_of
 from llmfair.tuning.results import FinetunePlan, FinetuneResults, HeldOut, MergeResults
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from llmfair.asking.journal import chat_sampling
 from llmfair.backends.base import BackendOptions
 from llmfair.backends.hf import LocalBackend
-from llmfair.backends.local import ChatTemplate, LocalModel
+from llmfair.backends.local import ChatTemplate, LocalModel, common_prefix
 from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, ContextTooLong, UsageError
 from llmfair.nouns import Candidates, Completion, Probe, Request, Sampling
@@ -249,9 +249,9 @@ def test_the_common_beginning_ends_at_a_token_of_all_prompts(folder: Path) -> No
     def ids(*numbers: int) -> Any:
         return np.array(numbers, dtype=np.int32)
 
-    assert head.common_prefix([ids(1, 2, 3, 4), ids(1, 2, 5, 4), ids(1, 2, 3, 4, 5)]) == 2
-    assert head.common_prefix([ids(1, 2, 3), ids(1, 2, 3, 4)]) == 2, "a token of each is left"
-    assert head.common_prefix([ids(1), ids(2, 3)]) == 0
+    assert common_prefix([ids(1, 2, 3, 4), ids(1, 2, 5, 4), ids(1, 2, 3, 4, 5)]) == 2
+    assert common_prefix([ids(1, 2, 3), ids(1, 2, 3, 4)]) == 2, "a token of each is left"
+    assert common_prefix([ids(1), ids(2, 3)]) == 0
     (group,) = tiny.examples(tiny.loaded(folder), 1)
     batch = head.Collator("shared")((group,))
     length, rows = batch["prefix"].shape[1], len(group)

@@ -19,7 +19,7 @@ from llmfair.backends.local import LocalModel
 from llmfair.checkpoints import find_checkpoint
 from llmfair.errors import BackendError, MissingExtra, UsageError
 from llmfair.settings.commands import FinetuneSettings
-from llmfair.tuning import head, lora
+from llmfair.tuning import finetune, head, lora, processes
 from llmfair.tuning.finetune import Done, estimate
 from llmfair.tuning.head import pair_margins
 from llmfair.tuning.results import AdapterDir, TrainingRecord, Validation
@@ -266,32 +266,32 @@ def test_a_plan_counts_whole_steps_and_whole_groups(folder: Path) -> None:
         assert needs is not None
         return needs.petaflop
 
-    assert lora.prompts_of(FinetuneSettings.make(**asked, max_prompts=1000)) == 960
+    assert processes.prompts_of(FinetuneSettings.make(**asked, max_prompts=1000)) == 960
     assert planned(1000) == planned(960) == pytest.approx(2 * planned(480))
 
 
 def test_counts_that_do_not_go_into_each_other_are_refused() -> None:
-    assert lora.groups_at_a_time(FinetuneSettings(), 2) == 2
+    assert processes.groups_at_a_time(FinetuneSettings(), 2) == 2
     for per_step, size, devices, multiple in ((256, 64, 3, 192), (9, 3, 1, 4), (32, 15, 1, 16)):
         with pytest.raises(UsageError, match=f"which has to be even, times {devices} device") as error:
-            lora.groups_at_a_time(FinetuneSettings(prompts_per_step=per_step, group_size=size), devices)
+            processes.groups_at_a_time(FinetuneSettings(prompts_per_step=per_step, group_size=size), devices)
         assert error.value.hint.endswith(f"a multiple of {multiple}")
 
 
 def test_what_is_not_offered_is_said_before_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     def refusal(recipe: FinetuneSettings = RECIPE, dtype: str = "float32") -> str:
         with pytest.raises((UsageError, MissingExtra)) as error:
-            lora.require_trainable(recipe, dtype)
+            finetune.require_trainable(recipe, dtype)
         return error.value.message
 
-    lora.require_trainable(RECIPE, "float32")
+    finetune.require_trainable(RECIPE, "float32")
     assert "float16 needs" in refusal(dtype="float16")
-    assert lora.quantization(False, "cpu") == {}
+    assert finetune.quantization(False, "cpu") == {}
     with monkeypatch.context() as patched:
-        patched.setattr(lora, "find_spec", lambda package: None)
+        patched.setattr(finetune, "find_spec", lambda package: None)
         assert "--report-to tensorboard" in refusal(replace(RECIPE, report_to="tensorboard"))
         with pytest.raises(MissingExtra, match="needs bitsandbytes"):
-            lora.quantization(True, "cuda")
+            finetune.quantization(True, "cuda")
     for name in ("FSDP", "DEEPSPEED"):
         with monkeypatch.context() as patched:
             patched.setenv(f"ACCELERATE_USE_{name}", "true")
@@ -309,7 +309,7 @@ def test_a_rejection_is_said_and_exits_4_in_the_first_process_alone(
     done = Done(AdapterDir(tmp_path), answered.results(passed=False), before=False)
     monkeypatch.setenv("RANK", str(number))
     monkeypatch.setattr("llmfair.tuning.finetune.finetune", lambda *_: done)
-    monkeypatch.setattr("llmfair.tuning.lora.first", lambda _: waited.append(capfd.readouterr().err))
+    monkeypatch.setattr("llmfair.tuning.processes.first", lambda _: waited.append(capfd.readouterr().err))
     monkeypatch.setattr(terminal, "output", terminal.Output(as_json=True))
     with pytest.raises(typer.Exit) as left:
         rankings.finetune_lora(FinetuneSettings.make(base_model="model"), "json")
