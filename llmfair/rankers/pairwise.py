@@ -10,21 +10,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal, cast
 
-from llmfair.nouns import (
-    PAIRS,
-    Attribute,
-    Chat,
-    Completion,
-    Document,
-    Key,
-    PairAnswer,
-    PairStratum,
-    PairVerdict,
-    Probe,
-    Side,
-    Steps,
-    pair_answer,
-)
+from llmfair import nouns
+from llmfair.nouns import PAIRS, Chat, Completion, Document, Probe, Side, Steps
 from llmfair.prompts import Prompt
 from llmfair.rankers.answers import AnswerClass, UnparseableAnswer
 from llmfair.rankers.choices import LABELS, Choice, Form, Problem, read_choice, read_margin
@@ -53,7 +40,7 @@ class PairwiseRanker:
     on_bad_answer: str = "repair"
     input: Input = "title"
     words: int = WORDS
-    attribute: Attribute | None = None
+    attribute: nouns.Attribute | None = None
 
     def __post_init__(self) -> None:
         retries_of(self.on_bad_answer)
@@ -69,29 +56,31 @@ class PairwiseRanker:
         protected, unprotected = zip(probe.candidates.documents, Side, strict=True)
         return self._chat(probe, protected, unprotected), self._chat(probe, unprotected, protected)
 
-    def steps(self, probe: Probe) -> Steps[PairVerdict]:
+    def steps(self, probe: Probe) -> Steps[nouns.PairVerdict]:
         """Asks in both orders. Raises UnparseableAnswer for an unparseable answer if the policy is `fail`."""
         chats = self.chats(probe)
         answers = yield from readings_of(chats, self.on_bad_answer, self._read, UNPARSEABLE)
         for place, answer in enumerate(answers):
             if self.on_bad_answer == "fail" and answer.unparseable:
-                key = Key(PAIRS, probe.condition, probe.contrast)
+                key = nouns.Key(PAIRS, probe.condition, probe.contrast)
                 raise UnparseableAnswer(
                     f"query '{probe.candidates.query.query_id}', {key} pair {probe.order}, protected item "
                     f"{('first', 'second')[place]}: an unparseable answer ({answer.problem})."
                 )
         first, second = answers
         protected, unprotected = probe.candidates.doc_ids
-        query_id, stratum = probe.candidates.query.query_id, cast(PairStratum, probe.condition)
+        query_id, stratum = probe.candidates.query.query_id, cast(nouns.PairStratum, probe.condition)
         items = protected, unprotected
-        return PairVerdict(query_id, stratum, probe.order, probe.draw, *items, first, second, probe.contrast)
+        return nouns.PairVerdict(
+            query_id, stratum, probe.order, probe.draw, *items, first, second, probe.contrast
+        )
 
-    def _read(self, chat: Chat, completion: Completion, bad: PairAnswer | None) -> PairAnswer:
+    def _read(self, chat: Chat, completion: Completion, bad: nouns.PairAnswer | None) -> nouns.PairAnswer:
         choice = read_answer(completion, self.form, self.answers)
         formed = is_formed(completion, chat.expects, choice.problem is None)
         winner = None if choice.item is None else Side(chat.about["sides"][choice.item])
         formed = formed and (bad is None or bad.formed)
-        return pair_answer(winner, choice.problem, choice.margin, choice.mass, formed)
+        return nouns.pair_answer(winner, choice.problem, choice.margin, choice.mass, formed)
 
     def _chat(self, probe: Probe, *shown: tuple[Document, Side]) -> Chat:
         query, relevance = probe.candidates.query, probe.candidates.relevance

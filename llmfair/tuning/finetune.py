@@ -24,15 +24,8 @@ from msgspec import structs
 
 import llmfair
 from llmfair import checkpoints
+from llmfair.audits import lists
 from llmfair.audits.aggregates import Inference
-from llmfair.audits.lists import (
-    check_two_groups,
-    lists_identity,
-    load_lists,
-    name_parts,
-    selected_queries,
-    with_prompt,
-)
 from llmfair.audits.subject import backend_args, template_args
 from llmfair.backends import local
 from llmfair.backends.base import BackendOptions
@@ -91,7 +84,7 @@ class TuningDesign:
         return {
             **settings.of_result(),
             **{name: getattr(settings, name) for name in ("level", "band", "grades")},
-            **lists_identity(self.dataset, self.attribute, self.queries),
+            **lists.lists_identity(self.dataset, self.attribute, self.queries),
             "task": "finetune-lora",
             "identity": self.checkpoint.identity,
             "prompt_sha256": self.ranker.prompt.sha256,
@@ -99,7 +92,7 @@ class TuningDesign:
 
     def folder(self) -> AdapterDir:
         """The folder that --output says, or one derived from the settings."""
-        parts = (*name_parts(self.dataset, self.attribute), Path(self.checkpoint.source).name)
+        parts = (*lists.name_parts(self.dataset, self.attribute), Path(self.checkpoint.source).name)
         return AdapterDir(self.settings.output or Path("adapters") / folder_name(parts, self.identity()))
 
     def of_training(self, run: str) -> dict[str, Any]:
@@ -162,19 +155,19 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
             "choose an instruction-tuned causal model",
         )
     processes.groups_at_a_time(settings, processes.world())
-    dataset, attribute = load_lists(settings)
-    check_two_groups(attribute, "finetune-lora")
-    queries = selected_queries(dataset, settings)
-    lists = [dataset.candidates(query) for query in queries]
-    settings, prompt = with_prompt(settings, dataset, "pairwise")
+    dataset, attribute = lists.load_lists(settings)
+    lists.check_two_groups(attribute, "finetune-lora")
+    queries = lists.selected_queries(dataset, settings)
+    candidates = [dataset.candidates(query) for query in queries]
+    settings, prompt = lists.with_prompt(settings, dataset, "pairwise")
     ranker = PairwiseRanker(
         prompt=prompt, form=settings.form, answers="margin", input=settings.input, words=settings.words
     )
-    usable, grades, most = drawing.balances(lists, attribute), settings.grades, settings.pairs
+    usable, grades, most = drawing.balances(candidates, attribute), settings.grades, settings.pairs
     precision = [
         drawing.expected([
             len(pairwise_probes(of, attribute, stratum, most, settings.seed, ranker.shown, grades=grades))
-            for of in lists if of.query.query_id in usable
+            for of in candidates if of.query.query_id in usable
         ])
         for stratum in PAIR_STRATA
     ]  # fmt: skip
@@ -182,8 +175,8 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     if (share := settings.train_share) is None:
         share = drawing.train_share(len(usable), drawing.held_out(0, **of).needed)
         settings = replace(settings, train_share=share)
-    split = drawing.split_queries(lists, attribute, share, settings.split_seed)
-    drawn = drawing.draw(lists, attribute, split, settings, ranker.shown)
+    split = drawing.split_queries(candidates, attribute, share, settings.split_seed)
+    drawn = drawing.draw(candidates, attribute, split, settings, ranker.shown)
     held_out = drawing.held_out(len(split.test), **of)
     return TuningDesign(settings, dataset, attribute, queries, ranker, checkpoint, drawn, held_out)
 
@@ -205,7 +198,7 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
     """
     checkpoints.require_local("peft", "accelerate")
     design = make_tuning_design(settings)
-    folder = design.folder()
+    settings, drawn, folder = design.settings, design.drawn, design.folder()
     if processes.world() > 1:
         from accelerate import PartialState
 
@@ -216,94 +209,95 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
             if not folder.finished:  # said before a folder belongs to these settings
                 require_trainable(settings, design.place().dtype)
                 quantization(settings.load_in_4bit, design.place().device)
-            folder.begin(design.identity(), plain(design.drawn.split))
+            folder.begin(design.identity(), plain(drawn.split))
             lock.enter_context(folder.locked())
             return folder.finished
 
-        before = processes.first(take)
-        if not before:
-            watch.begin(folder.path, design)
-            _train_and_measure(design, folder, watch)
-    return Done(folder, read_document(folder.results, FinetuneResults), before)
+        if processes.first(take):
+            return Done(folder, read_document(folder.results, FinetuneResults), before=True)
+        from llmfair.tuning import head, lora
 
+        watch.begin(folder.path, design)
+        started, place, engine, checkpoint = (
+            time.monotonic(),
+            design.place(),
+            design.engine,
+            design.checkpoint,
+        )
+        options = BackendOptions(system=settings.system, template_args=template_args(settings.template_arg))
+        in_4bit = quantization(settings.load_in_4bit, place.device)
+        model = local.load_model(checkpoint, place, options, engine["attention"], **in_4bit)
+        template = model.template
+        assert template is not None  # a causal model has one
 
-def _train_and_measure(design: TuningDesign, folder: AdapterDir, watch: TrainingProgress) -> None:
-    from llmfair.tuning import head, lora
+        def examples(groups: Sequence[PairGroup]) -> list[ExampleGroup]:
+            return drawing.render(groups, design.ranker, template, checkpoint.context)
 
-    started, settings, drawn = time.monotonic(), design.settings, design.drawn
-    place, engine, checkpoint = design.place(), design.engine, design.checkpoint
-    options = BackendOptions(system=settings.system, template_args=template_args(settings.template_arg))
-    in_4bit = quantization(settings.load_in_4bit, place.device)
-    model = local.load_model(checkpoint, place, options, engine["attention"], **in_4bit)
-    template = model.template
-    assert template is not None  # a causal model has one
+        def answers(groups: Sequence[PairGroup], tell: processes.Tell = lambda done, words: None) -> Floats:
+            return head.margins_of(model, examples(groups), engine["batch_tokens"], tell)
 
-    def examples(groups: Sequence[PairGroup]) -> list[ExampleGroup]:
-        return drawing.render(groups, design.ranker, template, checkpoint.context)
+        # The base's own answers: on what is trained on, for labels; on the rest, for before.
+        train = ([*chain(*strata.values())] for strata in drawn.train.values())
+        trained_on = chain(*(drawing.in_pieces(pairs, drawing.OF_A_GROUP) for pairs in train))
+        groups = [*trained_on, *drawn.validation, *drawn.test]
+        margins = processes.first(folder.margins)
+        if not all(pair.pair_id in margins for pair in chain(*groups)):
+            with watch.stage(f"Asking {checkpoint.name}", 2 * sum(map(len, groups))) as tell:
+                both = answers(groups, tell).tolist()
+            margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), both, strict=True)}
+        labelled = drawing.label(drawn.train, margins, design.attribute, settings)
+        pairs = typed.pairs_text(_rows(design, labelled, margins))
+        processes.first(lambda: write_whole(folder.pairs, [pairs]))
 
-    def answers(groups: Sequence[PairGroup], tell: processes.Tell = lambda done, words: None) -> Floats:
-        return head.margins_of(model, examples(groups), engine["batch_tokens"], tell)
+        # Training; validation is the same measure as the final one, on other queries.
+        def figures_of(after: AnsweredPairs, base: AnsweredPairs) -> Figures:
+            inference = Inference(level=settings.level, seed=settings.seed)
+            return effects.measure(after, base, inference, band_of(settings.band))
 
-    # The base's own answers: on what is trained on, for labels; on the rest, for before.
-    train = ([*chain(*strata.values())] for strata in drawn.train.values())
-    trained_on = chain(*(drawing.in_pieces(pairs, drawing.OF_A_GROUP) for pairs in train))
-    groups = [*trained_on, *drawn.validation, *drawn.test]
-    margins = processes.first(folder.margins)
-    if not all(pair.pair_id in margins for pair in chain(*groups)):
-        with watch.stage(f"Asking {checkpoint.name}", 2 * sum(map(len, groups))) as tell:
-            both = answers(groups, tell).tolist()
-        margins = {pair.pair_id: (z1, z2) for pair, (z1, z2) in zip(chain(*groups), both, strict=True)}
-    labelled = drawing.label(drawn.train, margins, design.attribute, settings)
-    pairs = typed.pairs_text(_rows(design, labelled, margins))
-    processes.first(lambda: write_whole(folder.pairs, [pairs]))
+        training, validation, test = (
+            AnsweredPairs(pairs, np.array([margins[pair.pair_id] for pair in pairs]), design.attribute)
+            for pairs in drawn.parts.values()
+        )
+        offset = effects.offset_of(training)
+        before, on_test = (
+            (figures_of(base, base), figures_of(base.shifted_by(offset), base)) for base in (validation, test)
+        )
 
-    # Training; validation is the same measure as the final one, on other queries.
-    def figures_of(after: AnsweredPairs, base: AnsweredPairs) -> Figures:
-        inference = Inference(level=settings.level, seed=settings.seed)
-        return effects.measure(after, base, inference, band_of(settings.band))
+        def check() -> typed.Validation:
+            after = replace(validation, margins=answers(drawn.validation))
+            return effects.validate(*before, figures_of(after, validation))
 
-    training, validation, test = (
-        AnsweredPairs(pairs, np.array([margins[pair.pair_id] for pair in pairs]), design.attribute)
-        for pairs in drawn.parts.values()
-    )
-    offset = effects.offset_of(training)
-    before, on_test = (
-        (figures_of(base, base), figures_of(base.shifted_by(offset), base)) for base in (validation, test)
-    )
+        groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
+        with watch.stage(TRAINING, processes.prompts_of(settings)) as tell:
+            record = lora.train(model, examples(groups), check, settings, folder.path, tell)
+        validated, why = check(), None
+        if record.rejected:
+            missed = effects.gates_text(validated.gates, missed=True)
+            why = f"no checkpoint kept the gates on the validation queries: {missed}."
 
-    def check() -> typed.Validation:
-        after = AnsweredPairs(validation.pairs, answers(drawn.validation), design.attribute)
-        return effects.validate(*before, figures_of(after, validation))
-
-    groups = [tuple(labelled[pair.pair_id] for pair in group) for group in drawn.groups]
-    with watch.stage(TRAINING, processes.prompts_of(settings)) as tell:
-        record = lora.train(model, examples(groups), check, settings, folder.path, tell)
-    validated, why = check(), None
-    if record.rejected:
-        missed = effects.gates_text(validated.gates, missed=True)
-        why = f"no checkpoint kept the gates on the validation queries: {missed}."
-
-    # The test queries, once.
-    with watch.stage(MEASURING, 2 * len(test.pairs)) as tell:
-        after = AnsweredPairs(test.pairs, answers(drawn.test, tell), design.attribute)
-    figures = {BASE: on_test[0], ADAPTER: figures_of(after, test), BASELINE: on_test[1]}
-    results = effects.results_of(
-        design.of_training(folder.path.name),
-        figures,
-        effects.changes(test, after, settings.level),
-        effects.validate(*on_test, figures[ADAPTER]),
-        typed.TrainingFacts(**structs.asdict(record), validation=validated, why=why, offset=offset),
-    )
-    results = judged(results, audit_of(settings, f"hf:{checkpoint.name}", folder.path))
-    manifest = manifest_of(design, model, results.status)
-    digest = sha256(pairs.encode("utf-8", "backslashreplace")).hexdigest()
-    manifest |= {"seconds": time.monotonic() - started, "pairs_sha256": digest}
-    files = {
-        "metrics.csv": csv_text(COLUMNS, lines_of(results.rows)),
-        "results.json": json_text(results),
-        "README.md": model_card(results),
-    }
-    processes.first(lambda: folder.finish(manifest, files, passed=not record.rejected))
+        # The test queries, once.
+        with watch.stage(MEASURING, 2 * len(test.pairs)) as tell:
+            after = replace(test, margins=answers(drawn.test, tell))
+        figures = {BASE: on_test[0], ADAPTER: figures_of(after, test), BASELINE: on_test[1]}
+        results = effects.results_of(
+            design.of_training(folder.path.name),
+            figures,
+            effects.changes(test, after, settings.level),
+            effects.validate(*on_test, figures[ADAPTER]),
+            typed.TrainingFacts(**structs.asdict(record), validation=validated, why=why, offset=offset),
+        )
+        results = judged(results, audit_of(settings, f"hf:{checkpoint.name}", folder.path))
+        manifest = manifest_of(design, model, results.status) | {
+            "seconds": time.monotonic() - started,
+            "pairs_sha256": sha256(pairs.encode("utf-8", "backslashreplace")).hexdigest(),
+        }
+        files = {
+            "metrics.csv": csv_text(COLUMNS, lines_of(results.rows)),
+            "results.json": json_text(results),
+            "README.md": model_card(results),
+        }
+        processes.first(lambda: folder.finish(manifest, files, passed=not record.rejected))
+        return Done(folder, results, before=False)
 
 
 def _rows(

@@ -11,22 +11,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from llmfair import results
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
 from llmfair.checkpoints import MANIFEST, SCHEMA, files_sha256
 from llmfair.io.files import json_text, plain, read_lines, write_whole
-from llmfair.results import (
-    Band,
-    Count,
-    Counts,
-    Figure,
-    JsonDocument,
-    JsonObject,
-    Level,
-    Row,
-    RunVerdict,
-    Share,
-    Words,
-)
+from llmfair.results import Band, Count, Counts, Figure, JsonDocument, JsonObject, Level, Row, Share
 from llmfair.rundir import RunDir, RunSettings, read_named
 
 Stratum = Literal["relevant", "irrelevant", "mixed"]
@@ -84,7 +73,7 @@ class OfTraining(JsonDocument, frozen=True, kw_only=True):
     dataset: str
     attribute: str
     model: str
-    words: Words
+    words: results.Words
     level: Level
     band: Band
     design: TuningFacts
@@ -186,7 +175,7 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
         Literal["complete", "rejected", "failed"],
         Meta(description="rejected (failed on stdout): no checkpoint kept the gates."),
     ]
-    verdict: RunVerdict | None = None
+    verdict: results.RunVerdict | None = None
     rows: Annotated[
         Sequence[Row], Meta(description="`model` says whose figure it is: base, adapter, logit offset.")
     ]
