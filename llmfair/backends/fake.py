@@ -86,7 +86,7 @@ def defaults(model: str, forms: Mapping[str, Answerer]) -> tuple[dict[str, float
     further: dict[str, float] = {}
     for form in forms.values():
         for key, value in form.parameters.get(model, {}).items():
-            (always if form.always_named and key not in form.seldom else further)[key] = value
+            (always if key in form.named else further)[key] = value
     always |= {key: value for key, value in PARAMETERS.items() if key not in always}
     return always, {key: value for key, value in further.items() if key not in always}
 
@@ -102,7 +102,7 @@ class Fake(NoBackend):
     ) -> None:
         self.injected, self.forms = injected, forms
         self.capabilities = frozenset({"constrain", "seed", "system_role"})
-        if any(injected.model in form.with_margins for form in forms.values()):
+        if any(form.prefers for form in forms.values()):
             self.capabilities |= {"margins", "forced_margins"}
         # By default further parameters are not named: a run over lists is the same, whatever forms there are.
         parameters = ",".join(

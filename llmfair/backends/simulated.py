@@ -39,17 +39,15 @@ class Answerer(ABC):
 
     `plays`: the models that answer so. `parameters`, by model: what `fake:MODEL,NAME=VALUE` may set, and its default;
     of these `shares` lie between 0 and 1, `scales` are not negative. `prefers`: whether it may be told which side or
-    group is put `behind`. An identity names those that differ from their
-    default, or are `always_named` and not `seldom` set. `with_margins`: the models that can tell margins.
+    group is put `behind`, and can tell margins. An identity has those that are `named`, and others where they
+    differ from their default.
     """
 
     plays: ClassVar[Collection[str]] = ("biased", "random", "oracle")
     parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {}
     shares: ClassVar[Collection[str]] = ()
     scales: ClassVar[Collection[str]] = ()
-    always_named: ClassVar[bool] = False
-    seldom: ClassVar[Collection[str]] = ()
-    with_margins: ClassVar[Collection[str]] = ()
+    named: ClassVar[Collection[str]] = ()
     prefers: ClassVar[bool] = False
 
     @abstractmethod
@@ -88,8 +86,7 @@ class ListAnswerer(Answerer):
         "random": {**BIASED, "relevance": 0.0, "listwise": 0.0, "prompt": 0.0},
         "oracle": {**BIASED, "relevance": 1.0, "listwise": 0.0, "prompt": 0.0, "noise": 0.0},
     }
-    always_named, seldom, shares = True, ("alike",), ("alike",)
-    with_margins, prefers = Answerer.plays, True
+    named, shares, prefers = BIASED.keys() - {"alike"}, ("alike",), True
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         about, expects = chat.about, chat.expects
@@ -189,8 +186,7 @@ class Pairs(Answerer):
             "lapse": 0.0,  # share of coin flips
         }
     }
-    shares, scales = ("lapse",), ("query_sd", "pair_sd")
-    with_margins, prefers = Answerer.plays, True
+    shares, scales, prefers = ("lapse",), ("query_sd", "pair_sd"), True
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         if injected.model in self.parameters:  # calls are independent given query and pair
@@ -267,7 +263,7 @@ class Reader(Answerer):
         }
     }
     shares: ClassVar[Sequence[str]] = ("follow", "position")
-    always_named = True
+    named = parameters["reader"].keys()
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         """The commonest label among the items, of equals the one shown first."""
@@ -288,7 +284,7 @@ class Refiner(Answerer):
         "refiner": {"malformed": 0.0},
         "name": {"malformed": 0.0},
     }
-    always_named = True
+    named = ("malformed",)
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
         about = chat.about
