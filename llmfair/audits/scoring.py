@@ -150,7 +150,7 @@ def judgements_of(settings: JudgementSettings, ranked: Collection[str] = ()) -> 
     if settings.dataset is not None:
         return of_dataset(settings.dataset, ranked, options_of(settings))
     assert settings.groups is not None
-    return of_files(settings.qrels, settings.groups, declared(settings))
+    return of_files(settings.qrels, settings.groups, declared(settings), options_of(settings).wanted)
 
 
 def options_of(settings: JudgementSettings) -> DataOptions:

@@ -167,19 +167,25 @@ def show(
     ] = None,
     groups: Annotated[str | None, flag("Of irds:NAME, the groups of its documents.", "--groups")] = None,
     run: Annotated[str | None, flag("Of irds:NAME, a run whose rankings are the lists.", "--run")] = None,
+    attribute: Annotated[
+        str | None, flag("Whose groups are counted, too: any column of a table.", "--attribute", "-a")
+    ] = None,
 ) -> View:
     """Queries, candidates per cell, and documents of neither group."""
     from llmfair.audits.lists import load_lists
     from llmfair.datasets.answers import has_answers, load_answers
-    from llmfair.datasets.base import facts, load_dataset
+    from llmfair.datasets.base import facts, load_dataset, named_attribute
     from llmfair.datasets.files import DataOptions
     from llmfair.report.table import Table
     from llmfair.settings.commands import ListSettings
 
-    files = DataOptions(columns=columns, attributes=attributes, groups=groups, run=run)
+    files = DataOptions(columns=columns, attributes=attributes, groups=groups, run=run, asked=attribute)
     source: Any = load_answers(name) if has_answers(Path(name)) and not columns else load_dataset(name, files)
+    if attribute is not None:
+        named_attribute(source, attribute)  # which says what there is, where it is not
     # of a source without lists of its own those of a default audit are shown
-    document = facts(source if source.has_lists else load_lists(ListSettings(dataset=name))[0])
+    settings = ListSettings.make(dataset=name, attribute=attribute)
+    document = facts(source if source.has_lists else load_lists(settings)[0])
     names = [name for name, words in document["words"].items() if words]  # that have sides
     header = ("query", "text", "candidates", *(f"{of}: relevant P/U, other P/U" for of in names))
     rows = []

@@ -58,18 +58,19 @@ def of_dataset(name: str, ranked: Collection[str] = (), options: DataOptions | N
 
 
 def of_files(
-    qrels: Path | None, groups: Path, declared: Mapping[str, Attribute], undeclared: bool = False
-) -> Judgements:
+    qrels: Path | None, groups: Path, declared: Mapping[str, Attribute], wanted: Collection[str] = (),
+    undeclared: bool = False,
+) -> Judgements:  # fmt: skip
     """Judgements of a qrels file, if there is one, and a groups file; a document is listed when either names it.
 
-    `declared` are the attributes; with `undeclared` the groups file may name others too. Raises UsageError with
-    file and line.
+    `declared` are the attributes; with `undeclared` the groups file may name others too. `wanted` ones are read
+    whatever they are called. Raises UsageError with file and line.
     """
     judged = {
         query_id: {doc_id: relevance for doc_id, (relevance, _) in rows.items()}
         for query_id, rows in (read_qrels(qrels) if qrels else {}).items()
     }
-    by_doc, used = groups_of(groups, None if undeclared else declared, "a file for --attributes")
+    by_doc, used = groups_of(groups, None if undeclared else declared, "a file for --attributes", wanted)
     doc_ids = dict.fromkeys([*by_doc, *(doc_id for rows in judged.values() for doc_id in rows)])
     documents = {doc_id: Document(doc_id, "", groups=by_doc.get(doc_id, NO_GROUPS)) for doc_id in doc_ids}
     attributes = [of for of in attributes_of(declared, used) if of.name in declared or not undeclared]

@@ -135,6 +135,7 @@ def read_table(
         for column in row:
             if (
                 column not in there
+                and column not in columns.names.values()
                 and (of := theirs.get(column.casefold(), ""))
                 and columns.names[of] not in row
                 and columns.names.get(INSTEAD.get(of, "")) not in row

@@ -61,6 +61,23 @@ def test_a_folder_shows_undeclared_groups_and_takes_none_by_default() -> None:
     refuses("dataset 'mine' declares none of its attributes.", "listwise", "-d", "mine")
 
 
+def test_any_column_of_a_table_is_looked_at() -> None:
+    assert "race: Asian 12, Black 12, White 12" in ran("datasets", "show", "mine.csv", "-a", "race").out
+    refuses("no attribute 'rce'. Did you mean 'race'?", "datasets", "show", "mine.csv", "-a", "rce")
+
+
+def test_a_name_that_is_there_is_no_mistake_however_like_a_declared_one_it_is() -> None:
+    """A column `Gender`, and in a groups file `genders`, where `gender` is declared."""
+    named = Path("mine.csv").read_text().replace("gender", "Gender", 1)
+    Path("mine.csv").write_text(named)
+    assert lists(attribute="Gender").groups == ("female", "male")
+    groups = Path("mine/groups.tsv")
+    groups.write_text(groups.read_text().replace("\tgender\t", "\tgenders\t"))
+    Path("mine.run").write_text("q0 Q0 000 1 2 x\nq0 Q0 001 2 1 x\n")
+    files = "score mine.run --qrels mine/qrels.txt --groups mine/groups.tsv --min-group 1 -a genders"
+    assert "female:male" in ran(*files.split()).out
+
+
 def test_the_groups_of_an_intersection_are_combinations() -> None:
     dataset, attribute = load_lists(
         ListSettings.make(dataset="mine.csv", attribute="location*race", min_group=6)
