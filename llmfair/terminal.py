@@ -115,13 +115,15 @@ def say_message(error: LlmfairError) -> None:
     print_text(_safe(f"Error: {error.message}"), sys.stderr)
 
 
-def interrupted(text: str, **left: Any) -> int:
-    """Says how far a command came that was stopped, as JSON with what it `left`, too; returns its exit code."""
+def interrupted(text: str, **left: Any) -> Exception:
+    """What ends a command that was stopped; says how far it came, as JSON with what it `left`, too."""
+    import typer
+
     code = stop_code()
     stopped(code, **left)
     say(text)
     output.stopped = True
-    return code
+    return typer.Exit(code)
 
 
 def stopped(code: int, **left: Any) -> None:

@@ -14,6 +14,9 @@ from llmfair.audits.kind import Kind, Study, kinds, studies
 from llmfair.cli.options import command, group
 from llmfair.errors import Incomplete, LlmfairError, RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain
+from llmfair.io.text import count
+from llmfair.results import TIDY, Results, lines_of
+from llmfair.rundir import REPORT, Manifest, RunDir, named_model
 from llmfair.settings.commands import AuditSettings, CalibrationSettings, StudySettings
 
 if TYPE_CHECKING:
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
     from llmfair.audits.runs.run import RunOutcome, Spending
     from llmfair.audits.study import SettingRun
     from llmfair.audits.subject import Subject
-    from llmfair.results import Results
-    from llmfair.rundir import Manifest, RunDir
 
 
 def add(app: typer.Typer, kind: Kind) -> None:
@@ -35,7 +36,7 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """Audits every model that the settings name, then shows them side by side; one that fails stops no other. Ends
     with the gravest error's exit code."""
     from llmfair.audits.comparing import compare
-    from llmfair.audits.gates import statuses_of, write_junit
+    from llmfair.audits.gates import statuses_of, suite_of, write_junit
     from llmfair.audits.plan import plan
     from llmfair.audits.runs.run import Spending
     from llmfair.audits.subject import subjects
@@ -58,21 +59,27 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     complete: dict[str, list[RunDir]] = {}
     verdicts: list[tuple[str, ...]] = []
     suites: list[Suite] = []
+    error: LlmfairError | None
     spending = Spending()
     try:
         for single, subject in runs:
             name = single.called(subject.label, among=settings) if several else "this command"
             try:
-                written = _audit(kind, single, subject, style, spending, suites, name)
-                document, error = plain(written.results), written.error
-                if error is None or isinstance(error, RequirementFailed):
-                    complete.setdefault(written.results.attribute, []).append(written.folder)
-                if written.results.verdict is not None:
-                    verdicts.append((name, written.results.verdict.status, written.results.verdict.sentence))
+                written = audit(kind, single, subject, style, spending, name)
             except LlmfairError as failure:
+                suites.append(suite_of(subject.label, kind.name, None, failure))
                 if not several:
                     raise
                 document, error = {"model": name}, failure
+            else:
+                results, error = written.results, written.error
+                label = named_model(subject.label, results.server, results.label)
+                suites.append(suite_of(label, kind.name, results, error))
+                document = plain(results)
+                if error is None or isinstance(error, RequirementFailed):
+                    complete.setdefault(results.attribute, []).append(written.folder)
+                if (verdict := results.verdict) is not None:
+                    verdicts.append((name, verdict.status, verdict.sentence))
             if error is not None:
                 document |= terminal.failure(error)
                 error.message = f"{name}: {error.message}" if several else error.message
@@ -82,17 +89,15 @@ def run_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
         if settings.junit is not None and suites:
             write_junit(settings.junit, suites, statuses_of(settings.fail_on, kind.words.statuses[:-1]))
     compared = [compare(alike) for alike in complete.values() if len(alike) > 1]
-    if style == "table":
-        tables = [compare_table(of) for of in compared]
-        if len(settings.attribute) > 1:
-            tables.append(Table("All attributes", ("run", "status", "verdict"), tuple(verdicts)))
-        for table in tables:
-            print()
-            terminal.print_table(table)
+    by_attribute = len(settings.attribute) > 1
+    tables = [compare_table(of) for of in compared]
+    tables += [Table("All attributes", ("run", "status", "verdict"), tuple(verdicts))] * by_attribute
+    for table in tables if style == "table" else ():
+        print()
+        terminal.print_table(table)
     if style == "json":
         together = {"schema": SCHEMA, "runs": documents, "comparison": compared[0] if compared else None}
-        if len(settings.attribute) > 1:
-            together["comparisons"] = compared
+        together |= {"comparisons": compared} if by_attribute else {}
         terminal.print_json(together if several else documents[0])
     _end_with(max(errors, key=lambda error: error.exit_code, default=None), errors)
     if style != "json" and all(model.startswith("fake:") for model in settings.model):
@@ -109,29 +114,19 @@ def _end_with(gravest: LlmfairError | None, errors: list[LlmfairError]) -> None:
         raise terminal.failed_after_output(gravest)
 
 
-def _audit(
-    kind: Kind,
-    settings: AuditSettings,
-    subject: Subject,
-    style: str,
-    spending: Spending,
-    suites: list[Suite],
-    spender: str,
+def audit(
+    kind: Kind, settings: AuditSettings, subject: Subject, style: str, spending: Spending, spender: str
 ) -> RunOutcome:
     """One model's audit, shown. Raises the errors after which there are no results.
 
-    `spending`: what other runs of the command have used. `suites` gets what comes of it. `spender`: whose cost is told.
+    `spending`: what other runs of the command have used. `spender`: whose cost is told.
     """
     from llmfair.audits.commands import continuing
-    from llmfair.audits.gates import suite_of
     from llmfair.audits.runs.run import perform
     from llmfair.report.table import headed
-    from llmfair.results import TIDY, lines_of
-    from llmfair.rundir import REPORT, named_model
 
-    name = subject.label
     watch = terminal.Watching(
-        f"Asking {name}",
+        f"Asking {subject.label}",
         lambda planned: "\n".join([kind.words.before(planned), *planned["remarks"]]),
         settings.batch,
     )
@@ -152,14 +147,10 @@ def _audit(
         if watch.folder is None:
             raise
         left = str(watch.folder) if watch.folder.is_dir() else None
-        code = terminal.interrupted(how_far(watch.folder), run=left)
+        ending = terminal.interrupted(how_far(watch.folder), run=left)
         say_cost(watch, spender)
-        raise typer.Exit(code) from None
-    except LlmfairError as failure:
-        suites.append(suite_of(name, kind.name, None, failure))
-        raise
+        raise ending from None
     run, results, error = written.folder, written.results, written.error
-    suites.append(suite_of(named_model(name, results.server, results.label), kind.name, results, error))
     report = run.path / REPORT if (run.path / REPORT).is_file() else None
     if report and settings.open:
         open_page(report)
@@ -186,8 +177,6 @@ def _audit(
 
 def say_cost(watch: terminal.Watching, spender: str) -> None:
     """What a run has cost, where prices are known, after what `spender` asked and cost now."""
-    from llmfair.rundir import RunDir
-
     run = RunDir(watch.folder) if watch.folder else None
     if run and run.manifest.is_file() and (text := cost_text(run.read_manifest(), watch.progress, spender)):
         terminal.say(text)
@@ -195,7 +184,6 @@ def say_cost(watch: terminal.Watching, spender: str) -> None:
 
 def cost_text(manifest: Manifest, progress: Progress | None = None, spender: str = "this command") -> str:
     """What a run has cost over all its commands, after what `spender` asked and cost now; "" without prices."""
-    from llmfair.io.text import count
     from llmfair.report.page import cost_of
 
     if not (cost := cost_of(manifest)):
@@ -235,7 +223,7 @@ def open_page(path: Path) -> None:
         terminal.warn(f"no browser could be opened for {path}")
 
 
-def _plan(kind: Kind, settings: AuditSettings, style: str) -> None:
+def plan_audits(kind: Kind, settings: AuditSettings, style: str) -> None:
     """The plan of an audit."""
     from llmfair.audits.plan import plan as plan_of
 
@@ -246,7 +234,7 @@ def _plan(kind: Kind, settings: AuditSettings, style: str) -> None:
     terminal.show(style, planned, lambda: kind.words.plan_table(planned) or kind.words.plan_text(planned))
 
 
-def _calibrate(kind: Kind, settings: CalibrationSettings, style: str) -> None:
+def calibrate_audits(kind: Kind, settings: CalibrationSettings, style: str) -> None:
     """Simulated audits of one kind."""
     done: list[None] = []
     count = terminal.Count("Simulating", settings.simulations(), "audits", lambda: len(done))
@@ -258,11 +246,10 @@ def _calibrate(kind: Kind, settings: CalibrationSettings, style: str) -> None:
     terminal.show(style, results, lambda: kind.words.calibration_table(results), lambda: lines)
 
 
-def _study(kind: Kind, named: Study, settings: StudySettings, style: str) -> None:
+def run_study(kind: Kind, named: Study, settings: StudySettings, style: str) -> None:
     """The audits of one study, and its table."""
     from llmfair.audits.study import plan_study, told
     from llmfair.report.table import headed
-    from llmfair.rundir import RunDir
 
     if settings.dry_run:
         planned = plan_study(kind, named, settings)
@@ -314,9 +301,9 @@ def _ask(kind: Kind, named: Study, settings: StudySettings) -> list[SettingRun]:
         watch = watches[-1]
         setting = watch.name.removeprefix(f"Asking {settings.model[0]}, ")
         how_far = f" at {watch.how_far()}" if watch.folder else ""
-        code = terminal.interrupted(f"Stopped in setting {setting}{how_far}. The same command continues.")
+        ending = terminal.interrupted(f"Stopped in setting {setting}{how_far}. The same command continues.")
         say_cost(watch, setting)
-        raise typer.Exit(code) from None
+        raise ending from None
     return tried
 
 
@@ -333,11 +320,11 @@ def about(name: str) -> typer.Typer:
     if name == "study":
         for kind, of in studies().values():
             named = command(app, *of.examples, name=of.name, settings=of.settings, does=of.does)
-            named(partial(_study, kind, of))
+            named(partial(run_study, kind, of))
         return app
     for kind in kinds():
         settings, words = kind.plan_settings if name == "plan" else kind.calibrated, kind.help(name)
         if settings is not None:
             named = command(app, *words.examples, name=kind.name, settings=settings, does=words.does)
-            named(partial(_plan if name == "plan" else _calibrate, kind))
+            named(partial(plan_audits if name == "plan" else calibrate_audits, kind))
     return app

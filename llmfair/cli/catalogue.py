@@ -30,14 +30,13 @@ SIZES = (40, 100)
 def list_prompts() -> View:
     """The templates that can be named with --prompt."""
     from llmfair.prompts import load_prompt, prompt_names, wordings
-    from llmfair.report.table import Table
 
     words = {name: wording for task in prompt_names() for wording, name in wordings(task).items()}
     rows: list[dict[str, Any]] = [
         {"prompt": of.id, "wording": words.get(of.id), "source": of.source, "sha256": of.sha256}
         for of in map(load_prompt, prompt_names())
     ]
-    cells = tuple(
+    cells = [
         (
             of["prompt"],
             of["wording"] or "",
@@ -45,14 +44,14 @@ def list_prompts() -> View:
             shorten(of["source"], SOURCE, placeholder=" …"),
         )
         for of in rows
-    )
+    ]
     notes = (
         "--prompt takes a wording: general for items of any sort, the default of a folder of your own; wikiproject for "
         "the paper's articles, the default of sample, trec-fair/… and --preset paper",
         "the whole source, and every word: llmfair prompts show listwise",
         "one of your own: llmfair prompts show listwise-general > my.toml, change it, --prompt my.toml",
     )
-    return View({"prompts": rows}, Table("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
+    return View({"prompts": rows}, ("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Template name or TOML file.")]
@@ -104,7 +103,6 @@ def list_strategies() -> View:
     """What --strategy takes, with parameters, calls and rounds that wait for each other."""
     from llmfair.audits.listwise.settings import ListwiseSettings
     from llmfair.rankers.strategies import strategy_of
-    from llmfair.report.table import Table
 
     reads = {"none": "text", "welcome": "log-probabilities, else text", "needed": "log-probabilities"}
     facts, rows = [], []
@@ -133,14 +131,12 @@ def list_strategies() -> View:
     )
     costs = (f"calls (rounds), {n} items" for n in SIZES)
     header = ("strategy", "parameters", *costs, "reads", "what it does")
-    return View({"strategies": facts}, Table("", header, tuple(rows), notes))
+    return View({"strategies": facts}, ("", header, rows, notes))
 
 
 @command(measures, "llmfair measures list", "llmfair measures list --json", name="list")
 def list_measures() -> View:
     """What --measures takes, with parameters, and which way is better."""
-    from llmfair.report.table import Table
-
     facts, rows = [], []
     for name in registry.names("measure"):
         of = registry.lookup("measure", name)
@@ -161,7 +157,7 @@ def list_measures() -> View:
         "one of your own is one file, joined by the entry point llmfair.measures",
     )
     header = ("measure", "of", "in words", "better", "cutoff", "parameters", "source")
-    return View({"measures": facts}, Table("", header, tuple(rows), notes))
+    return View({"measures": facts}, ("", header, rows, notes))
 
 
 LOOK_AT = "Look at this model: where it would run, what it can do."
@@ -179,7 +175,6 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> V
     import platform
 
     import llmfair
-    from llmfair.report.table import Table
 
     backends = dict.fromkeys(registry.names("backend"), ("ready", "added, in this package or another"))
     backends |= {name: (status, note) for name, status, note in _backends(base_url)}
@@ -198,14 +193,14 @@ def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> V
         "llmfair {llmfair} · Python {python} · {platform} · {cores} cores · ".format_map(facts)
         + f"{facts['gpu'] or 'no GPU'}"
     )
-    rows = tuple((name, status, note) for name, (status, note) in sorted(backends.items()))
+    rows = [(name, status, note) for name, (status, note) in sorted(backends.items())]
     notes = (
         f"rankers that ask no model: {', '.join(registry.names('ranker'))}",
         f"data: {', '.join(registry.names('dataset'))}",
         *(f"{model}: {key} {value}" for key, value in seen.items()),
     )
     document = facts | ({"model": seen} if seen else {})
-    return View(document, Table(title, ("backend", "status", ""), rows, notes))
+    return View(document, (title, ("backend", "status", ""), rows, notes))
 
 
 LOCAL, NVIDIA = "pip install 'llmfair[local]'", "an NVIDIA GPU"

@@ -28,7 +28,6 @@ def list_all() -> View:
     """The datasets that can be named with -d."""
     from llmfair import registry
     from llmfair.datasets.base import FOUR_FILES, compared
-    from llmfair.report.table import Table
 
     rows: list[dict[str, Any]] = []
     for name in registry.names("dataset"):
@@ -41,16 +40,22 @@ def list_all() -> View:
             facts = {"attributes": names, "queries": queries, "size": "bundled", "fetched": None}
         rows.append({"dataset": name, **facts})
     states = {None: "", True: "fetched", False: "not fetched"}
-    cells: list[tuple[str, ...]] = []
-    for of in rows:
-        attributes, count = ", ".join(of["attributes"]), str(of["queries"] or "")
-        cells.append((of["dataset"], attributes, count, of["size"], states[of["fetched"]]))
+    cells = [
+        (
+            of["dataset"],
+            ", ".join(of["attributes"]),
+            str(of["queries"] or ""),
+            of["size"],
+            states[of["fetched"]],
+        )
+        for of in rows
+    ]
     notes = (
         FOUR_FILES,
         "llmfair datasets fetch trec-fair/2022    serves every dataset of its year and split",
     )
     header = ("dataset", "attributes", "queries", "size", "")
-    return View({"datasets": rows}, Table("", header, tuple(cells), notes))
+    return View({"datasets": rows}, ("", header, cells, notes))
 
 
 Scope = Literal["pool", "full"]
@@ -142,11 +147,9 @@ def fetch(
         with transfers() as progress:
             record = fetch_lamp(number, progress)
         rows = [(of, f"{record[of]:,}") for of in ("queries", "items")] + [("licence", LICENCE)]
-    from llmfair.report.table import Table
-
     document = {"folder": str(folder), "already_fetched": already, **record}
     notes = (str(folder), *["fetched before; remove the folder to start over"] * already)
-    return View(document, Table(f"{title} is fetched", ("", ""), tuple(rows), notes))
+    return View(document, (f"{title} is fetched", ("", ""), rows, notes))
 
 
 def _ask(question: str, default: bool, alone: str, hint: str) -> None:
@@ -176,7 +179,6 @@ def show(
     from llmfair.datasets.answers import has_answers, load_answers
     from llmfair.datasets.base import facts, load_dataset, named_attribute
     from llmfair.datasets.files import DataOptions
-    from llmfair.report.table import Table
     from llmfair.settings.commands import ListSettings
 
     files = DataOptions(columns=columns, attributes=attributes, groups=groups, run=run, asked=attribute)
@@ -215,7 +217,7 @@ def show(
     notes += [f"left out: {why}" for why in document.get("left_out", {}).values()]
     notes.append(f"fingerprint {document['fingerprint'][:16]}")
     title = f"{document['dataset']} · {document['documents']} documents · {len(rows)} queries"
-    return View(document, Table(title, header, tuple(rows), tuple(notes)))
+    return View(document, (title, header, rows, notes))
 
 
 @command(datasets, "llmfair datasets attributes", "llmfair datasets attributes > my-folder/attributes.toml")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from datetime import date
 from functools import cached_property, partial
@@ -43,10 +43,11 @@ FILE, VARIABLE, FLAG = 1, 2, 3
 
 
 class View(NamedTuple):
-    """What a command without settings shows: the document of --json, else a table or text; and its exit code."""
+    """What a command without settings shows: the document of --json, else a text, or a table by its title, header, rows
+    and notes; and its exit code."""
 
     document: Mapping[str, Any]
-    view: Any = None
+    view: str | tuple[str, Sequence[str], Iterable[Iterable[str]], Iterable[str]] | None = None
     code: int = 0
 
 
@@ -75,26 +76,18 @@ class WithFlags:
         output.quiet, output.progress = values.get("quiet", False), not values.get("no_progress", False)
         output.verbose |= values.get("verbose", False)
         output.color = values.get("color", output.color)
-        if self.settings is not None:
-            self._with_settings(self.settings, ctx, values, parameters)
-            return
-        document, view, code = self.run(**parameters)
-        if values["as_json"]:
-            terminal.print_json({"schema": files.SCHEMA, **document})
-        elif isinstance(view, str):
-            print(view)
-        elif view is not None:
-            terminal.print_table(view)
-        if code:
-            raise typer.Exit(code)
+        if (kind := self.settings) is None:
+            document, view, code = self.run(**parameters)
+            if values["as_json"]:
+                terminal.print_json({"schema": files.SCHEMA, **document})
+            elif isinstance(view, str):
+                print(view)
+            elif view is not None:
+                from llmfair.report.table import Table
 
-    def _with_settings(
-        self,
-        kind: type[CommandSettings],
-        ctx: typer.Context,
-        values: Mapping[str, Any],
-        parameters: Mapping[str, Any],
-    ) -> None:
+                title, header, rows, notes = view
+                terminal.print_table(Table(title, tuple(header), tuple(map(tuple, rows)), tuple(notes)))
+            raise typer.Exit(code)
         # A preset gives way to what was said as late as itself: on the command line only flags override it.
         bundled = kind.of_preset(values["preset"]) if values.get("preset") else {}
         least = max(_rank(ctx, "preset"), 1) if bundled else 1
@@ -122,7 +115,7 @@ class WithFlags:
     def __signature__(self) -> inspect.Signature:
         settings, keyword = self.settings, inspect.Parameter.KEYWORD_ONLY
         run = getattr(self.run, "func", self.run)  # of a kind's command, whose first parameter is the kind
-        hints, shared = get_type_hints(run, include_extras=True), {name: COMMON[name] for name in self.shared}
+        hints = get_type_hints(common, include_extras=True) | get_type_hints(run, include_extras=True)
         parameters = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
         if settings is not None:
             types = hints_of(settings)
@@ -131,12 +124,9 @@ class WithFlags:
             parameters += [_parameter(item, types[item.name], item.name in hidden) for item in in_panels]
             if settings.presets():
                 bundle = Annotated[str | None, flag(settings.preset_meaning, "--preset", panel="Prompt")]
-                shared = {"preset": (bundle, None), **shared}
-        parameters += [item.replace(kind=keyword, annotation=hints[item.name]) for item in self.parameters]
-        parameters += [
-            inspect.Parameter(name, keyword, default=default, annotation=hint)
-            for name, (hint, default) in shared.items()
-        ]
+                parameters.append(inspect.Parameter("preset", keyword, default=None, annotation=bundle))
+        beside = (*self.parameters, *map(COMMON.__getitem__, self.shared))
+        parameters += [item.replace(kind=keyword, annotation=hints[item.name]) for item in beside]
         return inspect.Signature(parameters)
 
     @property
@@ -155,7 +145,7 @@ def command(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds the decorated function as a command to `app`; `does`: its help, unless it is the function's docstring.
 
-    `shared`: the flags of `COMMON` that a command without settings takes beside --json and -v; one with settings takes
+    `shared`: the flags of `common` that a command without settings takes beside --json and -v; one with settings takes
     all.
     """
 
@@ -235,14 +225,11 @@ def variables(command: Any) -> Iterator[str]:
 def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
     """A setting as a parameter that Typer makes a flag of; a `hidden` one no help shows."""
     meta, default, name = item.metadata, default_of(item), flag_of(item.name)
-    option = typer.Option(
-        f"--{name}/--no-{name}" if default is True else f"--{name}",
-        *filter(None, [meta["short"]]),
-        help=meta["meaning"],
-        rich_help_panel=AdvancedPanel(meta["panel"]) if meta["advanced"] else meta["panel"],
-        envvar=variable(item.name),
-        show_default=not (default is None or default is False or default == ()),
-        hidden=hidden,
+    names = (f"--{name}/--no-{name}" if default is True else f"--{name}", *filter(None, [meta["short"]]))
+    panel = AdvancedPanel(meta["panel"]) if meta["advanced"] else meta["panel"]
+    has_default = not (default is None or default is False or default == ())
+    option = flag(
+        meta["meaning"], *names, panel=panel, named=item.name, show_default=has_default, hidden=hidden
     )
     if isinstance(default, tuple):
         hint, default = list[str], list(default)
@@ -297,6 +284,10 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
 
 _SELDOM = AdvancedPanel("Output")
 RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
+Shared = flag(
+    "Let others read what is written, as your umask says; else it is yours alone.", "--shared", panel=_SELDOM,
+    callback=_share,
+)  # fmt: skip
 Config = Annotated[
     Path | None,
     flag(
@@ -306,27 +297,23 @@ Config = Annotated[
 ]  # fmt: skip
 
 
-def _common(hint: Any, default: Any, panel: str, meaning: str, *names: str, **more: Any) -> tuple[Any, Any]:
-    return Annotated[hint, flag(meaning, *names, panel=panel, **more)], default
+def common(
+    as_json: Annotated[bool, flag("One JSON document on stdout.", "--json", panel="Output")] = False,
+    quiet: Annotated[bool, flag("Results only.", "--quiet", "-q", panel=_SELDOM)] = False,
+    verbose: Annotated[
+        bool, flag("All notes below a table, and tracebacks of errors.", "--verbose", "-v", panel="Output")
+    ] = False,
+    no_progress: Annotated[bool, flag("No progress bar.", "--no-progress", panel=_SELDOM)] = False,
+    color: Annotated[
+        Literal["auto", "always", "never"], flag("auto, always or never.", "--color", panel=_SELDOM)
+    ] = "auto",
+    shared: Annotated[bool, Shared] = False,
+    config: Config = None,
+) -> None:
+    """Declares the flags of every command that has settings."""
 
 
-COMMON: Mapping[str, tuple[Any, Any]] = {
-    "as_json": _common(bool, False, "Output", "One JSON document on stdout.", "--json"),
-    "quiet": _common(bool, False, _SELDOM, "Results only.", "--quiet", "-q"),
-    "verbose": _common(
-        bool, False, "Output", "All notes below a table, and tracebacks of errors.", "--verbose", "-v"
-    ),
-    "no_progress": _common(bool, False, _SELDOM, "No progress bar.", "--no-progress"),
-    "color": _common(
-        Literal["auto", "always", "never"], "auto", _SELDOM, "auto, always or never.", "--color"
-    ),
-    "shared": _common(
-        bool, False, _SELDOM, "Let others read what is written, as your umask says; else it is yours alone.",
-        "--shared", callback=_share,
-    ),
-    "config": (Config, None),
-}  # fmt: skip
-"""The flags of every command that has settings, with their defaults."""
+COMMON = inspect.signature(common).parameters
 
 
 def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:

@@ -16,6 +16,8 @@ from llmfair.cli.options import RunsDir, command, flag, run_argument
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.io.files import plain
 from llmfair.io.text import count, visible
+from llmfair.results import TIDY, lines_of
+from llmfair.rundir import COLUMNS, REPORT, RunDir, csv_lines, find_run
 from llmfair.settings.commands import FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
 
 root = typer.Typer()
@@ -43,8 +45,6 @@ def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
     from llmfair.audits.scoring import score as measure
     from llmfair.cli.audits import write_report
     from llmfair.report.compare import score_table, score_warnings
-    from llmfair.results import TIDY, lines_of
-    from llmfair.rundir import COLUMNS, RunDir, csv_lines
 
     scored = measure(runs, settings)
     results = scored.results
@@ -129,8 +129,6 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
     from llmfair.mitigation.mitigate import plan_mitigation
     from llmfair.mitigation.words import headed_table, plan_table
     from llmfair.report.phrases import on_disk
-    from llmfair.results import TIDY, lines_of
-    from llmfair.rundir import RunDir, find_run
 
     folder = find_run(run, runs_dir)
     if settings.dry_run:
@@ -152,8 +150,7 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir
         begun = [remedy for remedy, watch in watches.items() if watch.folder]
         if not begun:
             raise
-        sentence = f"Stopped at {begun[-1]}. The same command continues."
-        raise typer.Exit(terminal.interrupted(sentence)) from None
+        raise terminal.interrupted(f"Stopped at {begun[-1]}. The same command continues.") from None
     report = write_report(RunDir(done.folder), settings.open) if settings.report else None
     results, below = done.results, [report or done.folder]
     lines = (TIDY, lines_of(results.rows, TIDY))
@@ -187,8 +184,6 @@ def finetune_lora(settings: FinetuneSettings, style: str) -> None:
 def _finetune(settings: FinetuneSettings, style: str) -> None:
     """Merges an adapter into its base, says what a training would take and asks nothing, or trains."""
     from llmfair.audits.gates import refused, statuses_of
-    from llmfair.results import lines_of
-    from llmfair.rundir import REPORT
     from llmfair.tuning import processes, words
     from llmfair.tuning.finetune import finetune, plan_finetune
     from llmfair.tuning.merging import merge_adapter
@@ -211,7 +206,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         if display.folder is None:
             raise
         sentence = f"Stopped {display.how_far()}. The same command continues: {display.folder}"
-        raise typer.Exit(terminal.interrupted(sentence, run=str(display.folder))) from None
+        raise terminal.interrupted(sentence, run=str(display.folder)) from None
     if done.before:
         terminal.say(f"Already complete: {done.folder.path}")
     if done.results.status == "rejected":

@@ -16,11 +16,12 @@ from llmfair.cli.audits import cost_text, open_page
 from llmfair.cli.options import Config, RunsDir, View, about_audits, command, flag, group, run_argument
 from llmfair.errors import UsageError
 from llmfair.io.text import count, visible
+from llmfair.results import lines_of
+from llmfair.rundir import REPORT, RunDir, find_run, list_runs
 from llmfair.settings.commands import EVIDENCE
 
 if TYPE_CHECKING:
     from llmfair.report.page import Source
-    from llmfair.rundir import RunDir
 
 
 root = typer.Typer()
@@ -95,7 +96,6 @@ def report(
     from llmfair.api import formats_of, page_of, write_page
     from llmfair.report.html import figures_csv, model_card, tables_latex, tables_markdown
     from llmfair.report.page import read_source
-    from llmfair.rundir import REPORT, find_run
 
     formats = formats_of(figures or "")
     sources = [read_source(find_run(name, runs_dir)) for name in dict.fromkeys(runs)]
@@ -175,8 +175,6 @@ def compare(
     from llmfair.audits.gates import statuses_of
     from llmfair.report.compare import COLUMNS, compare_table
     from llmfair.report.verdict import FAILING
-    from llmfair.results import lines_of
-    from llmfair.rundir import find_run
 
     fail_on = [FAILING[word] for word in statuses_of(failing, FAILING)]
     compared = compared_of([find_run(name, runs_dir) for name in runs], wanted, within)
@@ -200,8 +198,6 @@ runs = group("runs", "List, show and check run folders.")
 def list_all(runs_dir: RunsDir = Path("runs")) -> View:
     """Run folders, newest first, each with its verdict."""
     from llmfair.audits.kind import results_of
-    from llmfair.report.table import Table
-    from llmfair.rundir import list_runs
 
     rows = []
     for run in list_runs(runs_dir):
@@ -211,11 +207,10 @@ def list_all(runs_dir: RunsDir = Path("runs")) -> View:
                 status = results_of(run).verdict.status
         rows.append(run.summary() | {"verdict": status})
     columns = ("run", "status", "verdict", "model", "answers")
-    cells = tuple(
+    cells = [
         (*(str(row[name] or "") for name in columns), row["started"][:16].replace("T", " ")) for row in rows
-    )
-    table = Table("", (*columns, "started (UTC)"), cells, () if cells else ("none yet",))
-    return View({"runs": rows}, table)
+    ]
+    return View({"runs": rows}, ("", (*columns, "started (UTC)"), cells, () if cells else ("none yet",)))
 
 
 @command(
@@ -243,8 +238,6 @@ def show(
     """A run's table again, or its evidence."""
     from llmfair.audits.kind import kind_in
     from llmfair.audits.runs.exhibits import answers_of, failures_of
-    from llmfair.report.table import Table
-    from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)
     named = {"run": run.path.name}
@@ -261,8 +254,7 @@ def show(
         return _again(run)
     rows = failures_of(run, query) if failures else answers_of(run, query, only_bad=invalid)
     header = tuple(rows[0]) if rows else ("nothing",)
-    cells = tuple(tuple(str(value) for value in row.values()) for row in rows)
-    return View(named | {"rows": rows}, Table("", header, cells, ()))
+    return View(named | {"rows": rows}, ("", header, [map(str, row.values()) for row in rows], ()))
 
 
 def _again(run: RunDir) -> View:
@@ -271,7 +263,6 @@ def _again(run: RunDir) -> View:
     from llmfair.audits.kind import kind_of, results_of
     from llmfair.io.files import plain
     from llmfair.report.table import headed
-    from llmfair.rundir import REPORT
 
     manifest, following = run.read_manifest(), continuing(run)
     if following and not run.results.is_file():
@@ -289,7 +280,6 @@ def _furthest(run: RunDir) -> View:
     """Queries by their own figures, the one furthest from parity first."""
     from llmfair.audits.kind import kind_of, results_of
     from llmfair.audits.runs.exhibits import exhibits_of
-    from llmfair.report.table import Table
 
     results, document = results_of(run), {"run": run.path.name}
     furthest = kind_of(results.task).words.section(results, run.path, exhibits_of(run, 0)).furthest
@@ -298,8 +288,8 @@ def _furthest(run: RunDir) -> View:
         return View(document | {"queries": []}, none)
     rows = [{"query": of.query, "figures": of.figures} for of in furthest.queries]
     notes = ("llmfair report has their rankings, or pairs, item by item",)
-    cells, title = tuple(tuple(row.values()) for row in rows), f"{furthest.title}, over all {furthest.over}"
-    return View(document | {"queries": rows}, Table(title, ("query", "figures"), cells, notes))
+    cells, title = [row.values() for row in rows], f"{furthest.title}, over all {furthest.over}"
+    return View(document | {"queries": rows}, (title, ("query", "figures"), cells, notes))
 
 
 @command(
@@ -308,7 +298,6 @@ def _furthest(run: RunDir) -> View:
 def check(name: Run, runs_dir: RunsDir = Path("runs")) -> View:
     """Whether every file can be recomputed from the journal."""
     from llmfair.audits.runs.exhibits import check_run
-    from llmfair.rundir import find_run
 
     run = find_run(name, runs_dir)
     checked: Mapping[str, Any] = check_run(run)
@@ -340,17 +329,16 @@ def path() -> View:
 def info() -> View:
     """How many answers of which models, and their size."""
     from llmfair.asking.cache import facts
-    from llmfair.report.table import Table
 
     held = facts(_cache_file())
-    rows = tuple(
+    rows = [
         (row["model"], f"{row['entries']:,}", row["oldest"][:10], row["newest"][:10])
         for row in held["models"]
-    )
+    ]
     size = held["bytes"]
     in_words = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
     title = f"{count(held['entries'], 'answer')}, {in_words}"
-    return View(held, Table(title, ("model", "answers", "first", "last"), rows, (held["path"],)))
+    return View(held, (title, ("model", "answers", "first", "last"), rows, (held["path"],)))
 
 
 @command(
