@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
 
+import llmfair
 from llmfair import registry, terminal
 from llmfair.audits.kind import Kind, kinds
 from llmfair.cli.options import View, command, flag, group
-from llmfair.errors import UsageError
+from llmfair.errors import Unavailable, UsageError
 from llmfair.io.files import SCHEMA
+from llmfair.nouns import Completion, Request
 from llmfair.settings.commands import AuditSettings
 from llmfair.settings.declaration import MOST_NUMBERED
 
@@ -71,8 +78,9 @@ render = typer.Typer(name="render", help="Exactly the messages that would be sen
 prompts.add_typer(render)
 
 
-def _rendering(kind: Kind) -> Callable[..., None]:
-    """The messages of one kind of audits; a function of --number, too."""
+def add_render(kind: Kind) -> None:
+    """Adds the command that shows the messages of one kind of audits."""
+    words = kind.help("render")
 
     def run(settings: AuditSettings, style: str, number: int = 1) -> None:
         chats = list(kind.rendered(settings))
@@ -86,16 +94,14 @@ def _rendering(kind: Kind) -> Callable[..., None]:
         else:
             print("\n".join("{role}: {content}".format_map(row) for row in rows))
 
-    number = flag(kind.help("render").number, named="number", min=1, max=MOST_NUMBERED)
-    run.__annotations__["number"] = Annotated[int, number]
-    return run
+    run.__annotations__["number"] = Annotated[
+        int, flag(words.number, named="number", min=1, max=MOST_NUMBERED)
+    ]
+    command(render, *words.examples, name=kind.name, settings=kind.settings, does=words.does)(run)
 
 
-for _kind in kinds():
-    _help = _kind.help("render")
-    command(render, *_help.examples, name=_kind.name, settings=_kind.settings, does=_help.does)(
-        _rendering(_kind)
-    )
+for of in kinds():
+    add_render(of)
 
 
 @command(strategies, "llmfair strategies list", "llmfair strategies list --json", name="list")
@@ -171,11 +177,6 @@ Ask = Annotated[bool, flag("Ask the model one question.", "--ask")]
 @command(root, "llmfair doctor", "llmfair doctor --json", panel="Look")
 def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> View:
     """What this machine can run, and what to set or install for the rest."""
-    import os
-    import platform
-
-    import llmfair
-
     backends = dict.fromkeys(registry.names("backend"), ("ready", "added, in this package or another"))
     backends |= {name: (status, note) for name, status, note in _backends(base_url)}
     facts = {
@@ -219,10 +220,6 @@ NEEDED = {
 
 def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
     """Name, status and note of each of our backends; nothing is imported that takes long."""
-    import os
-    from importlib.metadata import version
-    from importlib.util import find_spec
-
     yield (
         "fake",
         "ready",
@@ -255,9 +252,6 @@ def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
 
 def _gpu() -> str | None:
     """The kind of GPU, by its driver: asking torch would take seconds."""
-    import platform
-    from pathlib import Path
-
     if Path("/proc/driver/nvidia/version").exists():
         return NVIDIA
     return "an Apple GPU" if (platform.system(), platform.machine()) == ("Darwin", "arm64") else None
@@ -265,13 +259,9 @@ def _gpu() -> str | None:
 
 def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
     """What can be said of one model; with `ask`, what it answers to a first question. Raises what it raises."""
-    import asyncio
-
     from llmfair.asking.journal import chat_sampling
     from llmfair.audits.subject import backend_of, sampling_of
-    from llmfair.backends.base import RateLimited, Transient
-    from llmfair.errors import Unavailable
-    from llmfair.nouns import Completion, Request
+    from llmfair.io.net import RateLimited, Transient, wait
 
     at = () if base_url is None else (base_url,)
     values: dict[str, Any] = {"model": (model,), "base_url": at, "limit": 1}
@@ -295,7 +285,7 @@ def _look_at(model: str, base_url: str | None, ask: bool) -> dict[str, Any]:
         finally:
             await backend.close()
 
-    answer = asyncio.run(answered())
+    answer = wait(answered())
     facts = getattr(backend, "facts", {})  # of a model in this process
     seen |= {key: value for key, value in facts.items() if isinstance(value, str)}
     return seen | {
