@@ -137,48 +137,38 @@ class Asker:
         self.most, self.begun, self.room = 2 * workers, 0, asyncio.Event()
         self.cause: LlmfairError | None = None
         self.interrupter: BaseException | None = None
-        self.stopping, self.interrupted, self.ended = asyncio.Event(), asyncio.Event(), threading.Event()
+        self.stopping, self.ended = asyncio.Event(), threading.Event()
         self.task: asyncio.Task[None] | None = None
+        self.patience: asyncio.Timeout | None = None
+        self.interrupted = False
 
     async def run(self, programs: Iterator[Program]) -> None:
-        self.task = asyncio.current_task()
+        self.task, tasks = asyncio.current_task(), list[asyncio.Task[None]]()
         try:
             if not len(self.journal):  # so that the first questions do not wait for it together
                 await self.open()
-            everything = asyncio.create_task(self._chain_all(programs))
-            interrupted = asyncio.create_task(self.interrupted.wait())
-            try:
-                # Answers in flight are paid for, so a stop waits for them; only an interrupt loses patience.
-                await asyncio.wait([everything, interrupted], return_when=asyncio.FIRST_COMPLETED)
-                if not everything.done():
-                    await asyncio.wait([everything], timeout=GRACE_SECONDS)
-                if everything.done():
-                    await everything
-            finally:
-                await _end(everything, interrupted)
+            # Answers in flight are paid for, so a stop waits for them; only an interrupt loses patience.
+            async with asyncio.timeout(None) as self.patience:
+                for _ in range(self.chains):  # memory does not grow with the number of programs
+                    tasks.append(asyncio.create_task(self._work(programs)))
+                    # what is answered already may be all that is needed: it is read one by one
+                    if len(self.journal):
+                        await asyncio.sleep(0)
+                    if tasks[-1].done():  # no program is left
+                        break
+                await asyncio.gather(*tasks)
         except Stopped:
             pass  # told why by `stop`
+        except TimeoutError:
+            if not self.interrupted:
+                raise
         finally:
+            # Whatever ends the run, no chain may go on behind its back and write into a closed journal.
+            await _end(*tasks)
             await self.close()
             self.ended.set()
         if self.cause is not None:
             raise self.cause
-
-    async def _chain_all(self, programs: Iterator[Program]) -> None:
-        """So many tasks share the programs, so memory does not grow with the programs' number."""
-        tasks: list[asyncio.Task[None]] = []
-        try:
-            for _ in range(self.chains):
-                tasks.append(asyncio.create_task(self._work(programs)))
-                # what is answered already may be all that is needed: it is read one by one
-                if len(self.journal):
-                    await asyncio.sleep(0)
-                if tasks[-1].done():  # no program is left
-                    break
-            await asyncio.gather(*tasks)
-        finally:
-            # Whatever ends the run, no chain may go on behind its back and write into a closed journal.
-            await _end(*tasks)
 
     async def _work(self, programs: Iterator[Program]) -> None:
         while True:
@@ -284,9 +274,12 @@ class Asker:
     def interrupt(self) -> None:
         """Stops because somebody asked to: answers in flight have a few seconds left."""
         self.stop()
-        self.interrupted.set()
         if self.task is None:  # nothing is asked, whether or not `run` has been handed over
             self.ended.set()
+        elif self.patience is not None and not self.interrupted:
+            self.interrupted = True
+            with suppress(RuntimeError):  # all have come to their end
+                self.patience.reschedule(asyncio.get_running_loop().time() + GRACE_SECONDS)
 
     def cancel(self) -> None:
         if self.task is not None:
