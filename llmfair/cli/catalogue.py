@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
@@ -82,7 +82,9 @@ def add_render(kind: Kind) -> None:
     """Adds the command that shows the messages of one kind of audits."""
     words = kind.help("render")
 
-    def run(settings: AuditSettings, style: str, number: int = 1) -> None:
+    def run(
+        settings: AuditSettings, style: str, number: int = flag(1, words.number, min=1, max=MOST_NUMBERED)
+    ) -> None:
         chats = list(kind.rendered(settings))
         if number > len(chats):
             raise UsageError(
@@ -94,9 +96,6 @@ def add_render(kind: Kind) -> None:
         else:
             print("\n".join("{role}: {content}".format_map(row) for row in rows))
 
-    run.__annotations__["number"] = Annotated[
-        int, flag(words.number, named="number", min=1, max=MOST_NUMBERED)
-    ]
     command(render, *words.examples, name=kind.name, settings=kind.settings, does=words.does)(run)
 
 
@@ -166,16 +165,14 @@ def list_measures() -> View:
     return View({"measures": facts}, ("", header, rows, notes))
 
 
-LOOK_AT = "Look at this model: where it would run, what it can do."
-Model = Annotated[str | None, flag(LOOK_AT, "--model", "-m")]
-BaseUrl = Annotated[
-    str | None, flag("Any OpenAI-compatible server (default: OPENAI_BASE_URL).", "--base-url")
-]
-Ask = Annotated[bool, flag("Ask the model one question.", "--ask")]
-
-
 @command(root, "llmfair doctor", "llmfair doctor --json", panel="Look")
-def doctor(model: Model = None, base_url: BaseUrl = None, ask: Ask = False) -> View:
+def doctor(
+    model: str | None = flag(
+        None, "Look at this model: where it would run, what it can do.", "--model", "-m"
+    ),
+    base_url: str | None = flag(None, "Any OpenAI-compatible server (default: OPENAI_BASE_URL)."),
+    ask: bool = flag(False, "Ask the model one question."),
+) -> View:
     """What this machine can run, and what to set or install for the rest."""
     backends = dict.fromkeys(registry.names("backend"), ("ready", "added, in this package or another"))
     backends |= {name: (status, note) for name, status, note in _backends(base_url)}
@@ -239,7 +236,7 @@ def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
             key = "OPENAI_API_KEY, or " * (name == "openai")
             yield name, "no", f"set {key}{variable}, or name the address of a server with --base-url"
     for name, (packages, install) in NEEDED.items():
-        if missing := [package for package in packages if find_spec(package) is None]:
+        if missing := [package for package in packages if importlib.util.find_spec(package) is None]:
             yield name, "no", f"{install} ({', '.join(missing)} missing)"
             continue
         try:

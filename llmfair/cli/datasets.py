@@ -58,8 +58,6 @@ def list_all() -> View:
     return View({"datasets": rows}, ("", header, cells, notes))
 
 
-Scope = Literal["pool", "full"]
-AnalyzerName = Literal["english", "standard"]
 COPY = "file or address of another copy, gzip or plain"
 _fetching, _indexing, _source = (partial(flag, panel=panel) for panel in ("Fetching", "Index", "Sources"))
 
@@ -78,32 +76,22 @@ def fetch(
             help="Year and split, or any dataset of it: trec-fair/2022; or a task of LaMP: lamp/4.",
         ),
     ],
-    yes: Annotated[bool, _fetching("Do not ask before downloading.", "--yes")] = False,
-    stream: Annotated[bool, _fetching("Read from the connection; keep no copy.", "--stream")] = False,
-    keep_downloads: Annotated[
-        bool, _fetching("Keep the source files afterwards.", "--keep-downloads")
-    ] = False,
-    text_words: Annotated[
-        int, _fetching("Keep the first N words of each article too.", "--text-words", min=0, max=1_000_000)
-    ] = 0,
-    index: Annotated[
-        Scope | None,
-        _indexing("Index the relevant pages (pool) or all (full), for llmfair refine.", "--index"),
-    ] = None,
-    analyzer: Annotated[
-        AnalyzerName,
-        _indexing("How text becomes terms: english cuts endings, standard does not.", "--analyzer"),
-    ] = "english",
-    engine: Annotated[
-        str, _indexing("Where: tantivy, elasticsearch:INDEX or opensearch:INDEX.", "--engine")
-    ] = "tantivy",
-    engine_url: Annotated[str | None, _indexing("Address of the server of an index.", "--engine-url")] = None,
-    topics: Annotated[str | None, _source(f"Topics with rel_docs: {COPY}.", "--topics")] = None,
-    metadata: Annotated[str | None, _source(f"Metadata: {COPY}.", "--metadata")] = None,
-    corpus: Annotated[str | None, _source(f"Corpus: {COPY}.", "--corpus")] = None,
-    titles: Annotated[
-        str | None, _source("Lines page_id, tab, title: replaces the corpus.", "--titles")
-    ] = None,
+    yes: bool = _fetching(False, "Do not ask before downloading."),
+    stream: bool = _fetching(False, "Read from the connection; keep no copy."),
+    keep_downloads: bool = _fetching(False, "Keep the source files afterwards."),
+    text_words: int = _fetching(0, "Keep the first N words of each article too.", min=0, max=1_000_000),
+    index: Literal["pool", "full"] | None = _indexing(
+        None, "Index the relevant pages (pool) or all (full), for llmfair refine."
+    ),
+    analyzer: Literal["english", "standard"] = _indexing(
+        "english", "How text becomes terms: english cuts endings, standard does not."
+    ),
+    engine: str = _indexing("tantivy", "Where: tantivy, elasticsearch:INDEX or opensearch:INDEX."),
+    engine_url: str | None = _indexing(None, "Address of the server of an index."),
+    topics: str | None = _source(None, f"Topics with rel_docs: {COPY}."),
+    metadata: str | None = _source(None, f"Metadata: {COPY}."),
+    corpus: str | None = _source(None, f"Corpus: {COPY}."),
+    titles: str | None = _source(None, "Lines page_id, tab, title: replaces the corpus."),
 ) -> View:
     """Download a TREC Fair collection (topics, relevance, groups, numbers, titles are kept), or a task of LaMP.
 
@@ -162,17 +150,13 @@ def _ask(question: str, default: bool, alone: str, hint: str) -> None:
 @command(datasets, "llmfair datasets show sample", "llmfair datasets show my-folder --json")
 def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="Dataset id, folder, table or .jsonl file.")],
-    columns: Annotated[
-        str | None, flag("Of a table, what its columns are called: doc_id=id,gender=sex.", "--columns")
-    ] = None,
-    attributes: Annotated[
-        str | None, flag("Of a table or irds:NAME, a file that declares its attributes.", "--attributes")
-    ] = None,
-    groups: Annotated[str | None, flag("Of irds:NAME, the groups of its documents.", "--groups")] = None,
-    run: Annotated[str | None, flag("Of irds:NAME, a run whose rankings are the lists.", "--run")] = None,
-    attribute: Annotated[
-        str | None, flag("Whose groups are counted, too: any column of a table.", "--attribute", "-a")
-    ] = None,
+    columns: str | None = flag(None, "Of a table, what its columns are called: doc_id=id,gender=sex."),
+    attributes: str | None = flag(None, "Of a table or irds:NAME, a file that declares its attributes."),
+    groups: str | None = flag(None, "Of irds:NAME, the groups of its documents."),
+    run: str | None = flag(None, "Of irds:NAME, a run whose rankings are the lists."),
+    attribute: str | None = flag(
+        None, "Whose groups are counted, too: any column of a table.", "--attribute", "-a"
+    ),
 ) -> View:
     """Queries, candidates per cell, and documents of neither group."""
     from llmfair.audits.lists import load_lists

@@ -117,16 +117,24 @@ class WithFlags:
         run = getattr(self.run, "func", self.run)  # of a kind's command, whose first parameter is the kind
         hints = get_type_hints(common, include_extras=True) | get_type_hints(run, include_extras=True)
         parameters = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
+        flags: dict[str, Flag] = {}
         if settings is not None:
-            types = hints_of(settings)
+            hints |= {"preset": str | None, **hints_of(settings)}
             in_panels = sorted(settings.given(), key=lambda item: PANELS.index(item.metadata["panel"]))
-            hidden = settings.idle()
-            parameters += [_parameter(item, types[item.name], item.name in hidden) for item in in_panels]
+            flags = {item.name: _flag_of(item, item.name in settings.idle()) for item in in_panels}
             if settings.presets():
-                bundle = Annotated[str | None, flag(settings.preset_meaning, "--preset", panel="Prompt")]
-                parameters.append(inspect.Parameter("preset", keyword, default=None, annotation=bundle))
-        beside = (*self.parameters, *map(COMMON.__getitem__, self.shared))
-        parameters += [item.replace(kind=keyword, annotation=hints[item.name]) for item in beside]
+                flags["preset"] = flag(None, settings.preset_meaning, panel="Prompt")
+        for item in (*self.parameters, *map(COMMON.__getitem__, self.shared)):
+            if isinstance(item.default, Flag):
+                flags[item.name] = item.default
+            else:
+                parameters.append(item.replace(kind=keyword, annotation=hints[item.name]))
+        for name, (default, names, called, more) in flags.items():
+            names = names or (f"--{flag_of(name)}",)
+            envvar = variable(called or names[0].removeprefix("--").replace("-", "_"))
+            hint: Any = list[str] if isinstance(default, list) else hints[name]
+            option: Any = Annotated[hint, typer.Option(*names, envvar=envvar, **more)]
+            parameters.append(inspect.Parameter(name, keyword, default=default, annotation=option))
         return inspect.Signature(parameters)
 
     @property
@@ -222,29 +230,36 @@ def variables(command: Any) -> Iterator[str]:
         yield from variables(below)
 
 
-def _parameter(item: Field[Any], hint: Any, hidden: bool) -> inspect.Parameter:
-    """A setting as a parameter that Typer makes a flag of; a `hidden` one no help shows."""
+def _flag_of(item: Field[Any], hidden: bool) -> Flag:
+    """The flag of a setting; a `hidden` one no help shows."""
     meta, default, name = item.metadata, default_of(item), flag_of(item.name)
     names = (f"--{name}/--no-{name}" if default is True else f"--{name}", *filter(None, [meta["short"]]))
-    panel = AdvancedPanel(meta["panel"]) if meta["advanced"] else meta["panel"]
-    has_default = not (default is None or default is False or default == ())
-    option = flag(
-        meta["meaning"], *names, panel=panel, named=item.name, show_default=has_default, hidden=hidden
-    )
-    if isinstance(default, tuple):
-        hint, default = list[str], list(default)
-    return inspect.Parameter(
-        item.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, option]
-    )
+    more = {
+        "help": meta["meaning"],
+        "rich_help_panel": AdvancedPanel(meta["panel"]) if meta["advanced"] else meta["panel"],
+        "show_default": not (default is None or default is False or default == ()),
+        "hidden": hidden,
+    }
+    return Flag(list(default) if isinstance(default, tuple) else default, names, item.name, more)
 
 
 # Flags that commands have beside their settings
 
 
-def flag(meaning: str, *names: str, panel: str | None = None, named: str = "", **more: Any) -> Any:
+class Flag(NamedTuple):
+    """A flag as the default of a command's parameter; without `names` it is called as the parameter is."""
+
+    default: Any
+    names: Sequence[str]
+    named: str
+    more: Mapping[str, Any]
+
+
+def flag(
+    default: Any, meaning: str, *names: str, panel: str | None = None, named: str = "", **more: Any
+) -> Any:
     """A flag of these names, the long one first, with a variable `named` so, or else as the flag is."""
-    name = named or names[0].removeprefix("--").replace("-", "_")
-    return typer.Option(*names, help=meaning, rich_help_panel=panel, envvar=variable(name), **more)
+    return Flag(default, names, named, {"help": meaning, "rich_help_panel": panel, **more})
 
 
 def run_argument(metavar: str, meaning: str) -> Any:
@@ -283,32 +298,24 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
 
 
 _SELDOM = AdvancedPanel("Output")
-RunsDir = Annotated[Path, flag("Where run folders are.", "--runs-dir")]
-Shared = flag(
-    "Let others read what is written, as your umask says; else it is yours alone.", "--shared", panel=_SELDOM,
-    callback=_share,
+RUNS_DIR = flag(Path("runs"), "Where run folders are.")
+CONFIG = flag(
+    None, "Configuration file; the nearest llmfair.toml upwards.", panel=_SELDOM, is_eager=True,
+    callback=_configure,
 )  # fmt: skip
-Config = Annotated[
-    Path | None,
-    flag(
-        "Configuration file; the nearest llmfair.toml upwards.", "--config", panel=_SELDOM, is_eager=True,
-        callback=_configure,
-    ),
-]  # fmt: skip
+SHARED = "Let others read what is written, as your umask says; else it is yours alone."
 
 
 def common(
-    as_json: Annotated[bool, flag("One JSON document on stdout.", "--json", panel="Output")] = False,
-    quiet: Annotated[bool, flag("Results only.", "--quiet", "-q", panel=_SELDOM)] = False,
-    verbose: Annotated[
-        bool, flag("All notes below a table, and tracebacks of errors.", "--verbose", "-v", panel="Output")
-    ] = False,
-    no_progress: Annotated[bool, flag("No progress bar.", "--no-progress", panel=_SELDOM)] = False,
-    color: Annotated[
-        Literal["auto", "always", "never"], flag("auto, always or never.", "--color", panel=_SELDOM)
-    ] = "auto",
-    shared: Annotated[bool, Shared] = False,
-    config: Config = None,
+    as_json: bool = flag(False, "One JSON document on stdout.", "--json", panel="Output"),
+    quiet: bool = flag(False, "Results only.", "--quiet", "-q", panel=_SELDOM),
+    verbose: bool = flag(
+        False, "All notes below a table, and tracebacks of errors.", "--verbose", "-v", panel="Output"
+    ),
+    no_progress: bool = flag(False, "No progress bar.", panel=_SELDOM),
+    color: Literal["auto", "always", "never"] = flag("auto", "auto, always or never.", panel=_SELDOM),
+    shared: bool = flag(False, SHARED, panel=_SELDOM, callback=_share),
+    config: Path | None = CONFIG,
 ) -> None:
     """Declares the flags of every command that has settings."""
 

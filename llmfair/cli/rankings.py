@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import RunsDir, command, flag, run_argument
+from llmfair.cli.options import RUNS_DIR, command, flag, run_argument
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.io.files import plain
 from llmfair.io.text import count, visible
@@ -75,15 +75,10 @@ def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
 RunFiles = Annotated[
     list[Path], typer.Argument(metavar="RUN…", help="TREC run files (gzip too).", show_default=False)
 ]
-With = Annotated[
-    str,
-    flag(
-        "Who orders them, fair-star, mmr, greedy or any other ranker; parameters as in fair-star:p=0.3,alpha=0.15.",
-        "--with",
-        metavar="RANKER",
-        panel="Data",
-    ),
-]
+WITH = flag(
+    ..., "Who orders them, fair-star, mmr, greedy or any other ranker; parameters as in fair-star:p=0.3,alpha=0.15.",
+    "--with", metavar="RANKER", panel="Data",
+)  # fmt: skip
 
 
 @command(
@@ -93,7 +88,7 @@ With = Annotated[
     panel="Mitigate",
     settings=RerankSettings,
 )
-def rerank(settings: RerankSettings, style: str, runs: RunFiles, ranker: With) -> None:
+def rerank(settings: RerankSettings, style: str, runs: RunFiles, ranker: str = WITH) -> None:
     """Rankings that exist in another order: TREC run in, TREC run out; no model is asked."""
     from llmfair.audits.rerank import rerank as ordered
 
@@ -118,7 +113,7 @@ Run = Annotated[str, run_argument("RUN", "The folder of a listwise run, or the b
     panel="Mitigate",
     settings=MitigateSettings,
 )
-def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: RunsDir = Path("runs")) -> None:
+def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: Path = RUNS_DIR) -> None:
     """Remedies for a listwise run, side by side: what each buys and costs, on the same queries.
 
     Consensus, logit offset, FA*IR and greedy re-ranking need no call; a fair-instruction prompt and a LoRA adapter are

@@ -13,7 +13,7 @@ import typer
 
 from llmfair import terminal
 from llmfair.cli.audits import cost_text, open_page
-from llmfair.cli.options import Config, RunsDir, View, about_audits, command, flag, group, run_argument
+from llmfair.cli.options import CONFIG, RUNS_DIR, View, about_audits, command, flag, group, run_argument
 from llmfair.errors import UsageError
 from llmfair.io.text import count, visible
 from llmfair.results import lines_of
@@ -29,40 +29,37 @@ NAMES = "Run folders, or the beginnings of their names"
 Runs = Annotated[list[str], run_argument("RUN…", f"{NAMES}; folders of study windows, score or an adapter.")]
 ComparedRuns = Annotated[list[str], run_argument("RUN RUN…", f"{NAMES}. The first is the base.")]
 Run = Annotated[str, run_argument("RUN", "Run folder, or the beginning of its name.")]
-ABOUT_FILE = "The file; report.html in the run folder, of several runs in this folder."
-FileFlag = flag(ABOUT_FILE, "--output", "-o", named="report_file")
-PageFormat = flag(
+FORMATS = (
     "html: the page; on stdout md, latex: its tables; csv: all figures, one a line; card: a section for a model card; "
-    "ll144: the summary of New York City's law on hiring; profile: a bias profile by scenario.",
-    "--format",
-    named="report_format",
+    "ll144: the summary of New York City's law on hiring; profile: a bias profile by scenario."
 )
-About = flag(
-    "Of ll144, attributes of groups.tsv, comma-separated (default: all); every two are also taken together.",
-    "--attribute",
-    "-a",
-    named="report_attribute",
-)
-At = flag(
+FILE = flag(
+    None, "The file; report.html in the run folder, of several runs in this folder.", "--output", "-o",
+    named="report_file",
+)  # fmt: skip
+ABOUT = flag(
+    None, "Of ll144, attributes of groups.tsv, comma-separated (default: all); every two are also taken together.",
+    "--attribute", "-a", named="report_attribute",
+)  # fmt: skip
+AT = flag(
+    None,
     "Of ll144, how many of each list are selected (default: who scores above the median, or the cutoff of measures).",
-    "--at",
-    named="report_at",
-    min=1,
+    named="report_at", min=1,
+)  # fmt: skip
+MEASURES = flag(
+    None,
+    "Measures, comma-separated (default: those of both runs that have a better direction).",
+    "--measures",
 )
-Measures = flag(
-    "Measures, comma-separated (default: those of both runs that have a better direction).", "--measures"
-)
-Margin = flag(
-    "Runs whose odds differ by a quotient within this are equivalent (default: the band, 0.8..1.25).",
-    "--margin",
-    named="compare_margin",
-)
-FailOn = flag(
+MARGIN = flag(
+    None, "Runs whose odds differ by a quotient within this are equivalent (default: the band, 0.8..1.25).",
+    "--margin", named="compare_margin",
+)  # fmt: skip
+FAIL_ON = flag(
+    None,
     "Verdicts that end in exit 4, comma-separated: worse (farther from parity), open, 'not assessable', 'no difference "
-    "shown'.",
-    "--fail-on",
-    named="compare_fail_on",
-)
+    "shown'.", "--fail-on", named="compare_fail_on",
+)  # fmt: skip
 
 
 @command(
@@ -75,18 +72,18 @@ FailOn = flag(
 def report(
     runs: Runs,
     # not `output`: a configuration file names the run folder of audits by that word
-    file: Annotated[Path | None, FileFlag] = None,
-    figures: Annotated[str | None, flag("Also as files in plots/: svg, pdf, png.", "--figures")] = None,
-    evidence: Annotated[
-        int, flag("Answers shown with their prompts.", "--evidence", min=0, max=100_000)
-    ] = EVIDENCE,
+    file: Path | None = FILE,
+    figures: str | None = flag(None, "Also as files in plots/: svg, pdf, png."),
+    evidence: int = flag(EVIDENCE, "Answers shown with their prompts.", min=0, max=100_000),
     # nor `format`, what their tables are printed as
-    shape: Annotated[Literal["html", "md", "latex", "csv", "card", "ll144", "profile"], PageFormat] = "html",
-    about: Annotated[str | None, About] = None,
-    at: Annotated[int | None, At] = None,
-    open_it: Annotated[bool, flag("Open it in the browser.", "--open")] = False,
-    runs_dir: RunsDir = Path("runs"),
-    config: Config = None,
+    shape: Literal["html", "md", "latex", "csv", "card", "ll144", "profile"] = flag(
+        "html", FORMATS, "--format", named="report_format"
+    ),
+    about: str | None = ABOUT,
+    at: int | None = AT,
+    open_it: bool = flag(False, "Open it in the browser.", "--open"),
+    runs_dir: Path = RUNS_DIR,
+    config: Path | None = CONFIG,
 ) -> View:
     """The report of one run, or of several side by side, in one self-contained HTML file.
 
@@ -163,11 +160,11 @@ def _writing(path: Path) -> Iterator[None]:
 def compare(
     runs: ComparedRuns,
     # not `measures`, `margin` and `fail_on`: a configuration file names those of audits by these words
-    wanted: Annotated[str | None, Measures] = None,
-    within: Annotated[str | None, Margin] = None,
-    failing: Annotated[str | None, FailOn] = None,
-    format: Annotated[Literal["table", "tsv", "json", "md"], flag("What stdout gets.", "--format")] = "table",
-    runs_dir: RunsDir = Path("runs"),
+    wanted: str | None = MEASURES,
+    within: str | None = MARGIN,
+    failing: str | None = FAIL_ON,
+    format: Literal["table", "tsv", "json", "md"] = flag("table", "What stdout gets."),
+    runs_dir: Path = RUNS_DIR,
 ) -> View:
     """Runs side by side, paired by query: what another model, adapter or setting changes."""
     from llmfair.audits.comparing import compare as compared_of
@@ -195,7 +192,7 @@ runs = group("runs", "List, show and check run folders.")
     name="list",
     shared=("config",),
 )
-def list_all(runs_dir: RunsDir = Path("runs")) -> View:
+def list_all(runs_dir: Path = RUNS_DIR) -> View:
     """Run folders, newest first, each with its verdict."""
     from llmfair.audits.kind import results_of
 
@@ -221,19 +218,13 @@ def list_all(runs_dir: RunsDir = Path("runs")) -> View:
 )
 def show(
     name: Run,
-    query: Annotated[str | None, flag("Only answers about this query.", named="show_query")] = None,
-    answers: Annotated[bool, flag("Every answer, raw.", "--answers", named="show_answers")] = False,
-    failures: Annotated[bool, flag("Probes without an answer.", "--failures", named="show_failures")] = False,
-    invalid: Annotated[
-        bool, flag("Only answers that are not well-formed.", "--invalid", named="show_invalid")
-    ] = False,
-    furthest: Annotated[
-        bool, flag("The queries furthest from parity.", "--furthest", named="show_furthest")
-    ] = False,
-    trail: Annotated[
-        bool, flag("How each query was refined, round by round.", "--trail", named="show_trail")
-    ] = False,
-    runs_dir: RunsDir = Path("runs"),
+    query: str | None = flag(None, "Only answers about this query.", named="show_query"),
+    answers: bool = flag(False, "Every answer, raw.", named="show_answers"),
+    failures: bool = flag(False, "Probes without an answer.", named="show_failures"),
+    invalid: bool = flag(False, "Only answers that are not well-formed.", named="show_invalid"),
+    furthest: bool = flag(False, "The queries furthest from parity.", named="show_furthest"),
+    trail: bool = flag(False, "How each query was refined, round by round.", named="show_trail"),
+    runs_dir: Path = RUNS_DIR,
 ) -> View:
     """A run's table again, or its evidence."""
     from llmfair.audits.kind import kind_in
@@ -295,7 +286,7 @@ def _furthest(run: RunDir) -> View:
 @command(
     runs, "llmfair runs check listwise-sample", "llmfair runs check runs/my-run --json", shared=("config",)
 )
-def check(name: Run, runs_dir: RunsDir = Path("runs")) -> View:
+def check(name: Run, runs_dir: Path = RUNS_DIR) -> View:
     """Whether every file can be recomputed from the journal."""
     from llmfair.audits.runs.exhibits import check_run
 
@@ -345,13 +336,13 @@ def info() -> View:
     cache, "llmfair cache clear --older-than 30d", "llmfair cache clear --model openai:gpt-4o-mini --yes"
 )
 def clear(
-    model: Annotated[
-        str | None, flag("Only this model's: PREFIX:NAME, or as `info` shows it.", named="clear_model")
-    ] = None,
-    older_than: Annotated[
-        str | None, flag("Only answers older than this: 12h, 30d, 8w.", named="clear_older_than")
-    ] = None,
-    yes: Annotated[bool, flag("Do not ask.", "--yes")] = False,
+    model: str | None = flag(
+        None, "Only this model's: PREFIX:NAME, or as `info` shows it.", named="clear_model"
+    ),
+    older_than: str | None = flag(
+        None, "Only answers older than this: 12h, 30d, 8w.", named="clear_older_than"
+    ),
+    yes: bool = flag(False, "Do not ask."),
 ) -> View:
     """Remove cached answers; run folders keep theirs."""
     from llmfair.asking import cache as answers
