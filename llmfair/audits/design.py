@@ -20,26 +20,17 @@ from llmfair import registry
 from llmfair import results as typed
 from llmfair.asking.dispatch import Program
 from llmfair.asking.limits import Progress
+from llmfair.audits import lists
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import plan_of, training_of, ways_of
 from llmfair.audits.gates import Gate, GatedFigures, always_held, aside_of, check_gates, read_gates
-from llmfair.audits.lists import (
-    check_two_groups,
-    drawn_of,
-    group_counts,
-    groups_of,
-    lists_identity,
-    load_lists,
-    name_parts,
-    selected_queries,
-)
 from llmfair.audits.subject import Subject
 from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_lines
 from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
-from llmfair.metrics.names import parse_measure, parse_measures
+from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side, is_of
 from llmfair.prompts import Prompt
 from llmfair.results import PlainResults, Results
@@ -122,10 +113,10 @@ class Design(ABC, Generic[T]):
     @classmethod
     def make(cls, settings: Any, subject: Subject = NOBODY) -> Self:
         """The design of the lists and the queries that the settings name. Raises UsageError."""
-        dataset, attribute = load_lists(settings)
+        dataset, attribute = lists.load_lists(settings)
         return cls.measuring(
             cls.usual, settings=settings, subject=subject, dataset=dataset, attribute=attribute,
-            queries=tuple(selected_queries(dataset, settings)),
+            queries=tuple(lists.selected_queries(dataset, settings)),
         )  # fmt: skip
 
     @classmethod
@@ -135,7 +126,7 @@ class Design(ABC, Generic[T]):
         Where these name none, those `shown` are in the table; `measured` and always `concluded` are computed, too.
         """
         if not cls.several_groups:
-            check_two_groups(asked["attribute"], cls.task)
+            lists.check_two_groups(asked["attribute"], cls.task)
         settings, reads = asked["settings"], registry.lookup("audit", cls.task).measure.reads
         if settings.measures is not None:
             shown = measured = settings.measures
@@ -216,13 +207,13 @@ class Design(ABC, Generic[T]):
         """All settings that can change a result, for the folder's name and against mixing runs."""
         return {
             **self.settings.of_result(),
-            **lists_identity(self.dataset, self.attribute, self.queries),
+            **lists.lists_identity(self.dataset, self.attribute, self.queries),
             **({"prompt_sha256": self.prompt.sha256} if self.prompt else {}),
         }
 
     def name_parts(self) -> tuple[str, ...]:
         """Words of the folder's name."""
-        return name_parts(self.dataset, self.attribute)
+        return lists.name_parts(self.dataset, self.attribute)
 
     def describe(self) -> dict[str, Any]:
         """What the manifest says of the design, beside the settings."""
@@ -239,15 +230,15 @@ class Design(ABC, Generic[T]):
 
     def cells(self) -> dict[str, dict[str, int]]:
         """How many documents of each query are relevant or not, by group."""
-        lists = map(self.dataset.candidates, self.queries)
-        return {listed.query.query_id: cells(listed, self.attribute) for listed in lists}
+        every = map(self.dataset.candidates, self.queries)
+        return {listed.query.query_id: cells(listed, self.attribute) for listed in every}
 
     @property
     def group_facts(self) -> dict[str, Any]:
         """The contrasts of an attribute with several groups, and how many items each has; else nothing."""
         if not self.attribute.groups:
             return {}
-        counts = group_counts(self.attribute, self.candidates())
+        counts = lists.group_counts(self.attribute, self.candidates())
         return {"contrasts": [*self.attribute.contrasts], **counts._asdict()}
 
     def facts(self) -> typed.DesignFacts:
@@ -256,7 +247,7 @@ class Design(ABC, Generic[T]):
             **self.group_facts,
             preset=self.settings.preset_name(),
             queries=len(self.queries),
-            drawn=drawn_of(self.dataset, self.settings),
+            drawn=lists.drawn_of(self.dataset, self.settings),
             conditions=[condition.name for condition in self.conditions],
             factors={each.name: each.factors for each in self.conditions if each.factors},
             calls=self.calls,
@@ -410,7 +401,7 @@ class Design(ABC, Generic[T]):
             planned=plan_of(*asked),
             ways=ways_of(*asked, texts),
         )
-        factors = {each.name: each.factors for each in self.conditions if each.factors}
+        factors = results.design.factors or {}
         of_queries = typed.lines_of(row for row in tidy if row.query_id != ALL)
         failed = sorted((each.probe_id, each.failure, each.message, each.hint) for each in failures)
         by_id = {of.query_id: of.text for of in (self.queries if queries is None else queries)}
@@ -434,7 +425,7 @@ class Design(ABC, Generic[T]):
 
     @cached_property
     def groups(self) -> Groups:
-        return groups_of(self.dataset, self.attribute)
+        return lists.groups_of(self.dataset, self.attribute)
 
     @cached_property
     def sides(self) -> Mapping[str, Side | None]:
@@ -455,8 +446,7 @@ def remarks_of(design: Design[Any], refuses: bool = True) -> list[str]:
         )
     reaches: Mapping[str, typed.Reach] = design.planned()["reach"] if design.gates else {}
     for gate in design.gates:
-        reach = reaches.get(parse_measure(gate.measure).reach, typed.Reach())
-        where = f"in this design, whose attainable range is {reach.low or 0:.3f} … {reach.high or 0:.3f}"
+        where = "in this design, whose attainable range is {low:.3f} … {high:.3f}"
         idle += filter(None, [always_held(gate, reaches, where)])
     remarks = [*sentences, *idle]
     gated = [flag for flag, of in (("--require", settings.require), ("--fail-on", settings.fail_on)) if of]

@@ -202,11 +202,12 @@ def as_shown(measure: str, shown: Sequence[str]) -> str:
 
 
 def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | None:
-    """Why a figure says nothing here: its gate contains all that rankers can reach, where that is known."""
+    """Why a figure says nothing here: its gate contains all from `low` to `high` that rankers can reach, where that is
+    known."""
     reach = reaches.get(parse_measure(gate.measure).reach, Reach())
     if reach.low is None or reach.high is None or not gate.contains(reach.low, reach.high):
         return None
-    return f"no ranker could fail {gate.text} {where}"
+    return f"no ranker could fail {gate.text} {where.format(low=reach.low, high=reach.high)}"
 
 
 def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:

@@ -25,14 +25,8 @@ from llmfair.audits.kind import kinds, studies
 from llmfair.cli.help import PANELS, AdvancedPanel
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.io import files, secrets
-from llmfair.settings import named, value_of
-from llmfair.settings.commands import (
-    ABOUT_AUDITS,
-    FinetuneSettings,
-    MitigateSettings,
-    RerankSettings,
-    ScoreSettings,
-)
+from llmfair.settings import commands, named, value_of
+from llmfair.settings.commands import ABOUT_AUDITS
 from llmfair.settings.declaration import CommandSettings, Limits, default_of, flag_of, hints_of
 
 CONFIG_NAME = "llmfair.toml"
@@ -282,11 +276,11 @@ def _configure(ctx: typer.Context, value: Path | None) -> Path | None:
         return None
     everywhere: dict[str, Any] = dict.fromkeys(("json", "quiet", "verbose", "no_progress", "shared"), bool)
     everywhere |= {"color": str, "preset": str}
-    commands = {
+    types = {
         name: {item.name: hints_of(kind)[item.name] for kind in kinds for item in kind.given()} | everywhere
         for name, kinds in settings_of_commands().items()
     }
-    tables = read_config(*file, commands)
+    tables = read_config(*file, types)
     # `plan listwise` reads [listwise] and then [plan]; a command without settings of its own, all there are.
     words = ctx.command_path.split()[1:]
     mine = [tables[word] for word in reversed(words) if word in tables] or [*tables.values()]
@@ -328,13 +322,13 @@ def settings_of_commands() -> dict[str, tuple[type[CommandSettings], ...]]:
     audits = kinds()
     return {
         **{kind.name: (kind.settings,) for kind in audits},
-        "score": (ScoreSettings,),
-        "rerank": (RerankSettings,),
-        "mitigate": (MitigateSettings,),
+        "score": (commands.ScoreSettings,),
+        "rerank": (commands.RerankSettings,),
+        "mitigate": (commands.MitigateSettings,),
         "plan": tuple(kind.plan_settings for kind in audits),
         "calibrate": tuple(kind.calibrated for kind in audits if kind.calibrated is not None),
         "study": tuple(study.settings for _, study in studies().values()),
-        "finetune-lora": (FinetuneSettings,),
+        "finetune-lora": (commands.FinetuneSettings,),
     }
 
 

@@ -82,12 +82,8 @@ def unique(path: Path | str, line: int, names: Iterable[str], hint: str) -> list
     return columns
 
 
-def _json(path: Path, hint: str, wanted: Collection[str]) -> Iterator[Row]:
-    return json_lines(path, dict[str, Any], hint)
-
-
-def _parquet(path: Path, hint: str, wanted: Collection[str]) -> Iterator[Row]:
-    """Raises MissingExtra."""
+def parquet(path: Path, hint: str, wanted: Collection[str]) -> Iterator[Row]:
+    """Rows of Parquet, of the `wanted` columns; all others are None. Raises MissingExtra."""
     import pandas
 
     try:
@@ -108,7 +104,8 @@ def _parquet(path: Path, hint: str, wanted: Collection[str]) -> Iterator[Row]:
 
 
 FORMS: Mapping[str, Callable[[Path, str, Collection[str]], Iterator[Row]]] = {
-    ".csv": delimited, ".tsv": delimited, ".jsonl": _json, ".parquet": _parquet
+    ".csv": delimited, ".tsv": delimited,
+    ".jsonl": lambda path, hint, wanted: json_lines(path, dict[str, Any], hint), ".parquet": parquet,
 }  # fmt: skip
 """How tables are read, by the ending of their file; a text may be packed."""
 
@@ -118,13 +115,9 @@ FORMS: Mapping[str, Callable[[Path, str, Collection[str]], Iterator[Row]]] = {
 
 def is_table(value: object) -> bool:
     """Whether a value is a frame of any library, or rows as a list of dicts or columns as a dict."""
-    rows = isinstance(value, list | tuple) and value and all(isinstance(row, Mapping) for row in value)
-    return (
-        bool(rows)
-        or isinstance(value, Mapping)
-        or hasattr(value, "__dataframe__")
-        or hasattr(value, "to_dict")
-    )
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(row, Mapping) for row in value)
+    return isinstance(value, Mapping) or hasattr(value, "__dataframe__") or hasattr(value, "to_dict")
 
 
 def frame_of(value: Any) -> pandas.DataFrame:
@@ -149,7 +142,6 @@ def records(frame: pandas.DataFrame) -> Iterator[dict[str, Any]]:
     """The rows of a frame by column, as values of Python; an empty cell is None."""
     names = unique("the frame", 0, map(str, frame.columns), "rename or drop one")
     for row in frame.astype(object).where(frame.notna(), None).itertuples(index=False, name=None):
-        cells = (
-            cell.tolist() if hasattr(cell, "tolist") else cell for cell in row
-        )  # numpy's numbers and lists
+        # numpy's numbers and lists
+        cells = (cell.tolist() if hasattr(cell, "tolist") else cell for cell in row)
         yield dict(zip(names, cells, strict=True))
