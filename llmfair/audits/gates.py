@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 from msgspec.structs import replace
 
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError, did_you_mean
-from llmfair.io.files import write_whole
+from llmfair.io.files import write_whole, writing
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import in_words, parse_figure, parse_measure
 from llmfair.nouns import Conclusion, Key, is_of
@@ -316,8 +316,6 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
     document = UNSPEAKABLE.sub(
         "\N{REPLACEMENT CHARACTER}", ET.tostring(root, "unicode", xml_declaration=True)
     )
-    try:
+    with writing(path, "choose another --junit"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, [document, "\n"])
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --junit") from None

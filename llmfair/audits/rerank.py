@@ -20,7 +20,7 @@ from llmfair.datasets.base import load_dataset
 from llmfair.datasets.files import searched
 from llmfair.datasets.judgements import Judgements, scores_form
 from llmfair.errors import UsageError
-from llmfair.io.files import SCHEMA, whole
+from llmfair.io.files import SCHEMA, whole, writing
 from llmfair.io.trec import RunFile, run_lines
 from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking
@@ -116,13 +116,11 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         )  # fmt: skip
         new_runs.append(new_run)
     for path, text in texts.items():
-        try:
+        with writing(path, "choose another --output"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole(path) as output_file:
                 content = text.encode("utf-8", "backslashreplace")
                 output_file.write(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}.", "choose another --output") from None
     data: dict[str, Any] = {"-d": settings.dataset, "--columns": settings.columns}
     data |= {"--qrels": settings.qrels, "--groups": settings.groups}
     if settings.dataset is None:

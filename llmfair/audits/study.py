@@ -15,7 +15,7 @@ from llmfair.audits.plan import plan
 from llmfair.audits.runs.run import Spending, Watch, perform
 from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
-from llmfair.io.files import SCHEMA, json_text
+from llmfair.io.files import SCHEMA, json_text, writing
 from llmfair.io.text import listed
 from llmfair.results import Results, RunVerdict, StudyResults, UnfinishedSetting
 from llmfair.rundir import RunDir, csv_text
@@ -39,11 +39,8 @@ def sweep(
     UsageError for wrong input, RunConflict when the output is the folder of a run."""
     if settings.output is not None:  # before anything is spent
         RunDir(settings.output).refuse_run()
-        try:
+        with writing(settings.output, "choose another --output"):
             settings.output.mkdir(parents=True, exist_ok=True)
-        except OSError as wrong:
-            hint = "choose another --output"
-            raise UsageError(f"cannot write {settings.output}: {wrong.strerror}.", hint) from None
     subject, spending = _subject(settings), Spending()
     for place, (name, asked) in enumerate(study.audits(settings, subject).items()):
         error, results = None, None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +15,7 @@ from llmfair import terminal
 from llmfair.cli.audits import cost_text, open_page
 from llmfair.cli.options import CONFIG, RUNS_DIR, View, about_audits, command, flag, group, run_argument
 from llmfair.errors import UsageError
+from llmfair.io.files import plain, write_whole, writing
 from llmfair.io.text import count, visible
 from llmfair.results import lines_of
 from llmfair.rundir import REPORT, RunDir, find_run, list_runs
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 root = typer.Typer()
+ELSEWHERE = "choose another --output"
 NAMES = "Run folders, or the beginnings of their names"
 Runs = Annotated[list[str], run_argument("RUN…", f"{NAMES}; folders of study windows, score or an adapter.")]
 ComparedRuns = Annotated[list[str], run_argument("RUN RUN…", f"{NAMES}. The first is the base.")]
@@ -104,7 +106,7 @@ def report(
         print(figures_csv(sources) if shape == "csv" else texts[shape](page), end="")
         raise typer.Exit
     path = file or (sources[0].run.path / REPORT if len(sources) == 1 else Path(REPORT).resolve())
-    with _writing(path):
+    with writing(path.parent, ELSEWHERE):
         write_page(path, page, formats)
     for line in () if terminal.output.as_json else page.missing:
         terminal.say(f"Not complete: {line}")
@@ -122,7 +124,6 @@ def _summary(
     config: Path | None,
 ) -> View:
     """A summary on stdout in Markdown, or in a file in the form that its ending names."""
-    from llmfair.io.files import write_whole
     from llmfair.report.summaries import FORMS, as_markdown, summary_of
 
     if len(sources) > 1:
@@ -134,20 +135,10 @@ def _summary(
         header, *lines = summary.lines
         rows = [dict(zip(header, line, strict=True)) for line in lines]
         return View({"status": "complete", "rows": rows}, as_markdown(summary).rstrip("\n"))
-    with _writing(file):
+    with writing(file, ELSEWHERE):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, [FORMS[file.suffix](summary)])
     return View({"status": "complete", "report": str(file), "missing": []}, str(file))
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {error.filename or path}: {error.strerror}.", "choose another --output"
-        ) from None
 
 
 @command(
@@ -252,7 +243,6 @@ def _again(run: RunDir) -> View:
     """The table of a run's results. Raises UsageError with the command that completes it where there are none."""
     from llmfair.audits.commands import continuing
     from llmfair.audits.kind import kind_of, results_of
-    from llmfair.io.files import plain
     from llmfair.report.table import headed
 
     manifest, following = run.read_manifest(), continuing(run)

@@ -227,6 +227,17 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+@contextmanager
+def writing(path: Path, hint: str) -> Iterator[None]:
+    """A file, or what is in a folder, is written meanwhile. Raises UsageError, naming it, where that cannot be."""
+    try:
+        yield
+    except OSError as error:
+        inside = error.filename is not None and Path(error.filename).is_relative_to(path)
+        name = error.filename if inside else path
+        raise UsageError(f"cannot write {name}: {error.strerror}.", hint) from None
+
+
 def clear(folder: Path) -> None:
     """Removes what killed processes left of files in a folder, at any depth; nobody else writes there meanwhile."""
     for path in folder.rglob(".*.tmp"):

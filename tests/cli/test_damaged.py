@@ -159,7 +159,7 @@ def test_what_nobody_expects_comes_with_its_traceback(monkeypatch: pytest.Monkey
         raise ZeroDivisionError("by nobody")
 
     for name in ("find_run", "list_runs"):
-        monkeypatch.setattr(f"llmfair.rundir.{name}", breaks)
+        monkeypatch.setattr(f"llmfair.cli.runs.{name}", breaks)
     told = "Error: unexpected ZeroDivisionError: by nobody\n"
     for command in (("runs", "list"), ("runs", "check", "x"), ("compare", "x", "y")):
         assert refuses("", *command, code=1).err == f"{told}  repeat with -v for the traceback\n"
