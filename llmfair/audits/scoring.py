@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from msgspec import structs
 
+from llmfair import results as typed
 from llmfair.audits import gates
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
@@ -34,46 +35,25 @@ from llmfair.io.trec import RunFile, read_scores
 from llmfair.metrics.base import Column, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Attribute, Key, Measurement, is_of
-from llmfair.results import (
-    Band,
-    Conclusions,
-    Count,
-    Counts,
-    Family,
-    Finding,
-    JsonDocument,
-    JsonObject,
-    Level,
-    ProbeCounts,
-    Reach,
-    Requirement,
-    Results,
-    Row,
-    RunVerdict,
-    Undefined,
-    Words,
-    lines_of,
-    rows_of,
-)
 from llmfair.rundir import COLUMNS, Manifest, RunDir, csv_text
 from llmfair.settings.commands import LOG, SCORE_FORMS, JudgementSettings, ScoreSettings
 from llmfair.settings.declaration import band_of
 
 
-class DocumentCounts(JsonObject, frozen=True, kw_only=True):
+class DocumentCounts(typed.JsonObject, frozen=True, kw_only=True):
     """How many documents of how many queries, and the first of these."""
 
-    queries: Count = 0
-    documents: Count = 0
+    queries: typed.Count = 0
+    documents: typed.Count = 0
     first: Sequence[str] = ()
 
 
-class ScoreFacts(JsonObject, frozen=True, kw_only=True):
+class ScoreFacts(typed.JsonObject, frozen=True, kw_only=True):
     """What has to be known to read the figures of one condition of a run."""
 
-    queries: Count
-    documents: Count = 0
-    pairs: Count = 0
+    queries: typed.Count
+    documents: typed.Count = 0
+    pairs: typed.Count = 0
     tied: DocumentCounts = DocumentCounts()
     upside_down: bool = False
     unlisted: DocumentCounts = DocumentCounts()
@@ -82,42 +62,42 @@ class ScoreFacts(JsonObject, frozen=True, kw_only=True):
     not_ranked: DocumentCounts = DocumentCounts()
 
 
-class IncompleteRun(JsonObject, frozen=True, kw_only=True):
+class IncompleteRun(typed.JsonObject, frozen=True, kw_only=True):
     """What is known of a run that is not through, or whose last command was not."""
 
     status: str
-    chains: Mapping[str, ProbeCounts]
-    failures: Counts
+    chains: Mapping[str, typed.ProbeCounts]
+    failures: typed.Counts
 
 
-class ScoredRun(JsonObject, frozen=True, kw_only=True):
+class ScoredRun(typed.JsonObject, frozen=True, kw_only=True):
     """One run; `findings` are those of its kind of audit, `relevance` the ratio that relevance alone gives."""
 
     run: str
-    verdict: RunVerdict | None = None
+    verdict: typed.RunVerdict | None = None
     dataset: str
     attribute: str
     model: str
     task: str
-    words: Words
+    words: typed.Words
     measures: Sequence[str]
     conditions: Mapping[str, ScoreFacts]
     contrasts: Sequence[str] = ()
-    undefined: Undefined
+    undefined: typed.Undefined
     findings: Mapping[str, Any]
     relevance: Mapping[str, float | None] = {}
-    family: Family
+    family: typed.Family
     incomplete: IncompleteRun | None = None
 
 
-class ScoreResults(JsonDocument, frozen=True, kw_only=True):
+class ScoreResults(typed.JsonDocument, frozen=True, kw_only=True):
     """llmfair score; results.json of its --output. `verdict` is that of the run with the gravest."""
 
     status: Literal["complete", "failed"]
-    verdict: RunVerdict | None = None
+    verdict: typed.RunVerdict | None = None
     task: Literal["score"]
-    level: Level
-    band: Band
+    level: typed.Level
+    band: typed.Band
     measures: Sequence[str]
     labels: Mapping[str, str]
     measure_notes: Mapping[str, str]
@@ -125,8 +105,8 @@ class ScoreResults(JsonDocument, frozen=True, kw_only=True):
     versions: Mapping[str, str]
     command: str = ""
     runs: Sequence[ScoredRun]
-    requirements: Sequence[Requirement] = ()
-    rows: Sequence[Row]
+    requirements: Sequence[typed.Requirement] = ()
+    rows: Sequence[typed.Row]
 
 
 # TREC run files that exist, the scores of their ranker where a run folder has them, and who judges them
@@ -219,20 +199,20 @@ class RunMeasurement:
     facts: ScoredRun
     rows: Sequence[Measurement]
     keys: Sequence[Key]
-    reach: Mapping[str, Reach] = field(default_factory=dict)
+    reach: Mapping[str, typed.Reach] = field(default_factory=dict)
     windows: str = "on these lists"
 
 
 Conclude = Callable[
     [Sequence[Column], Sequence[Measurement], Inference],
-    tuple[Sequence[Measurement], Mapping[str, Finding], int],
+    tuple[Sequence[Measurement], Mapping[str, typed.Finding], int],
 ]
 """The rows with those of conclusions, what is concluded, and how many p were adjusted together."""
 
 
 def measured_by(
     run: RunDir,
-    results: Results,
+    results: typed.Results,
     settings: ScoreSettings,
     observations: Mapping[str, Sequence[Observation]],
     measures: Sequence[Measure],
@@ -253,11 +233,11 @@ def measured_by(
 
 def facts_of(
     run: RunDir,
-    results: Results,
+    results: typed.Results,
     shown: Sequence[str],
     conditions: Mapping[str, ScoreFacts],
     columns: Sequence[Column],
-    findings: Mapping[str, Finding],
+    findings: Mapping[str, typed.Finding],
     family: int,
 ) -> ScoredRun:
     """What results.json says of a run folder that was measured again."""
@@ -270,12 +250,12 @@ def facts_of(
         contrasts=results.design.contrasts,
         undefined=undefined_counts(columns),
         findings=findings,
-        family=Family(family, None),
+        family=typed.Family(family, None),
         incomplete=incomplete(run.read_manifest(), results),
     )
 
 
-def check_attribute(run: RunDir, results: Results, settings: ScoreSettings) -> None:
+def check_attribute(run: RunDir, results: typed.Results, settings: ScoreSettings) -> None:
     """Raises UsageError for an attribute that the run was not about."""
     if settings.attribute not in (None, results.attribute):
         raise UsageError(
@@ -285,7 +265,7 @@ def check_attribute(run: RunDir, results: Results, settings: ScoreSettings) -> N
 
 
 def measures_of(
-    settings: ScoreSettings, results: Results, reads: type[Observation], concluded: Sequence[str] = ()
+    settings: ScoreSettings, results: typed.Results, reads: type[Observation], concluded: Sequence[str] = ()
 ) -> tuple[Sequence[Any], list[str]]:
     """A run's measures or those asked for, with what is `concluded` of and gates'; and by name those of its table."""
     gated = [gates.parse_gate(text, reads).measure for text in settings.require]
@@ -296,12 +276,12 @@ def measures_of(
     return measures, [str(measure) for measure in shown]
 
 
-def named(run: RunDir, results: Results) -> dict[str, Any]:
+def named(run: RunDir, results: typed.Results) -> dict[str, Any]:
     """The columns that name a run."""
     return {**{name: getattr(results, name) for name in NAMING}, "run": run.path.resolve().name}
 
 
-def incomplete(manifest: Manifest, results: Results) -> IncompleteRun | None:
+def incomplete(manifest: Manifest, results: typed.Results) -> IncompleteRun | None:
     """What is known of a run that is not through, or whose last command was not; None of a complete one."""
     if manifest.status == results.status == "complete":
         return None
@@ -379,7 +359,7 @@ class ScoreOutcome:
     """What was found: `results` as results.json has it, and the rows of single queries."""
 
     results: ScoreResults
-    per_query: Sequence[Row]
+    per_query: Sequence[typed.Row]
 
 
 def score(runs: Sequence[Path], settings: ScoreSettings) -> ScoreOutcome:
@@ -431,8 +411,8 @@ def score(runs: Sequence[Path], settings: ScoreSettings) -> ScoreOutcome:
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.drop_report()
-            write_whole(folder.path / "metrics.csv", [csv_text(COLUMNS, lines_of(results.rows))])
-            write_whole(folder.path / "per_query.csv", [csv_text(COLUMNS, lines_of(per_query))])
+            write_whole(folder.path / "metrics.csv", [csv_text(COLUMNS, typed.lines_of(results.rows))])
+            write_whole(folder.path / "per_query.csv", [csv_text(COLUMNS, typed.lines_of(per_query))])
             write_whole(folder.path / "results.json", [json_text(results)])
         except OSError as error:
             name = error.filename or folder.path
@@ -486,10 +466,10 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings) -> Iterator[RunMe
 
 def _scored(
     settings: ScoreSettings, run: Path, measured: RunMeasurement
-) -> tuple[ScoredRun, list[Requirement], Sequence[Row]]:
+) -> tuple[ScoredRun, list[typed.Requirement], Sequence[typed.Row]]:
     """A RUN with its verdict, which of the gates on its conditions it holds, and its rows."""
     facts, kind = measured.facts, kind_of(measured.facts.task)
-    rows = rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
+    rows = typed.rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
     of_all = [row for row in rows if row.query_id == ALL]
     figures = gates.GatedFigures(
         measured.keys, facts.measures, of_all, facts.findings, measured.reach,
@@ -508,8 +488,8 @@ def _scored(
 
 
 def verdict_of(
-    settings: ScoreSettings, measured: RunMeasurement, rows: Sequence[Row], run: Path
-) -> RunVerdict:
+    settings: ScoreSettings, measured: RunMeasurement, rows: Sequence[typed.Row], run: Path
+) -> typed.RunVerdict:
     """What the RUN comes to, in the words of its kind of audit."""
     facts, kind, folder = measured.facts, kind_of(measured.facts.task), RunDir(run)
     of_run: dict[str, Any] = {"run": None, "prompted": False}
@@ -529,7 +509,7 @@ def verdict_of(
         of_run["ways"] = {"per_query": f"{scoring_of([run], settings)} --per-query"}
     names = ("task", "dataset", "attribute", "model", "measures", "words", "findings")
     return kind.words.verdict(
-        Conclusions(
+        typed.Conclusions(
             **{name: getattr(facts, name) for name in names},
             level=settings.level,
             band=band_of(settings.band),
@@ -542,7 +522,7 @@ def verdict_of(
     )
 
 
-def gravest(runs: Sequence[ScoredRun]) -> RunVerdict:
+def gravest(runs: Sequence[ScoredRun]) -> typed.RunVerdict:
     """The gravest verdict of all RUNs, the first of several, with its RUN's name where there are several."""
     judged = [
         (run.run, run.verdict, kind_of(run.task).words.statuses) for run in runs if run.verdict is not None

@@ -394,7 +394,7 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
             Key(PAIRS, stratum, contrast): {
                 query.query_id: pairwise_probes(
                     dataset.candidates(query), of_it, stratum, pairs, settings.seed, ranker.shown,
-                    noise_share, repeats, settings.grades, contrast,
+                    noise_share, repeats, settings.grades, contrast
                 )
                 for query in queries
             }

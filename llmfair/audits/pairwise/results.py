@@ -189,7 +189,7 @@ def verdicts_lines(by_key: Mapping[Key, Sequence[PairVerdict]]) -> Iterator[str]
             v.query_id, v.stratum, v.number, v.draw, v.protected, v.unprotected,
             *(of.winner for of in v.answers), *(of.problem for of in v.answers), *(of.margin for of in v.answers),
             v.cell, v.outcome,
-            *[v.contrast] * several,
+            *[v.contrast] * several
         ]
         for _, verdicts in sorted(by_key.items())
         for _, of_query in by_query(verdicts)

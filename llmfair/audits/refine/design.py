@@ -38,7 +38,15 @@ from llmfair.audits.lists import (
     training_lists,
 )
 from llmfair.audits.refine.results import RefineFacts
-from llmfair.audits.refine.settings import BASELINE, RefineSettings
+from llmfair.audits.refine.settings import (
+    BASELINE,
+    FAIR_QR,
+    GREEDY,
+    METHODS,
+    NAME,
+    NAME_ALONE,
+    RefineSettings,
+)
 from llmfair.audits.subject import Subject
 from llmfair.datasets.attributes import shipped_backgrounds
 from llmfair.datasets.base import Collection, load_dataset, named_attribute
@@ -62,11 +70,6 @@ from llmfair.stats.power import queries_needed
 ALL = "all"
 PAPER = ("dlf-like", "deltr", "fair-star", "mmr", "sbert")
 """The methods of the paper's Table 1 beside BM25, in its order."""
-GREEDY, NAME, NAME_ALONE = "greedy", "name", "fake:name"
-"""The control of every run, and the one that is the loop itself, with its spec."""
-REFINED, FAIR_QR = "refined", "fair-qr"
-TARGET_KNOWN = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}
-"""Whether the methods of every run are told at run time what their figures are measured against."""
 TARGET = "target"
 
 
@@ -132,7 +135,7 @@ def baselines_of(
 
     `loop` makes a query's page with the name of the group alone.
     """
-    specs, baselines, warnings = dict.fromkeys(TARGET_KNOWN, ""), list[Baseline](), list[str]()
+    specs, baselines, warnings = dict.fromkeys(METHODS, ""), list[Baseline](), list[str]()
     texts = [*chain.from_iterable(PAPER if text.strip() == ALL else (text.strip(),) for text in given)]
     if not any(re.match(f"({GREEDY}=)?{GREEDY}(:|$)", text) for text in texts):
         texts.append(GREEDY)
@@ -145,9 +148,8 @@ def baselines_of(
             raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
         specs[name] = spec
         ranker_name, colon, parameters = spec.partition(":")
-        declared: Any = {}
-        if spec != NAME_ALONE and registry.has("ranker", ranker_name):
-            declared = getattr(registry.lookup("ranker", ranker_name), "declared", {})
+        there = registry.has("ranker", ranker_name)
+        declared = getattr(registry.lookup("ranker", ranker_name), "declared", {}) if there else {}
         named = {parameter.partition("=")[0].strip() for parameter in parameters.split(",")}
         if TARGET in declared and TARGET not in named and target != declared[TARGET].default:
             spec += f"{',' if colon else ':'}{TARGET}={target}"
@@ -246,7 +248,7 @@ class RefineDesign(Design[Ended]):
 
     @cached_property
     def conditions(self) -> Sequence[Condition]:
-        sources = TARGET_KNOWN | {of.name: of.ranker.target_known for of in self.baselines}
+        sources = METHODS | {of.name: of.ranker.target_known for of in self.baselines}
         return [Condition(name, {"target_known": source}) for name, source in sources.items()]
 
     @property
@@ -307,7 +309,7 @@ class RefineDesign(Design[Ended]):
 
     def tokens(self) -> tuple[int, int]:
         """By the prompt's length and that of queries, which grow by a few words."""
-        asked = sum(len(query.text) for query in self.topics) + len(self.topics) * len(self.prompt.text)
+        asked = sum(len(query.text) + len(self.prompt.text) for query in self.topics)
         rounds = self.longest * MOST_REPLIES
         return asked // CHARACTERS_PER_TOKEN * rounds, TOKENS_ANSWERED * self.calls
 
@@ -361,15 +363,13 @@ class RefineDesign(Design[Ended]):
 
     def by_name(self, query: nouns.Query) -> nouns.Candidates:
         """The page of a topic's loop that is answered with the group's name alone."""
-        steps, replies = self.program.steps(self.topic(query)), list[nouns.Completion]()
-        try:
-            while True:
-                chats = steps.send(replies) if replies else next(steps)
-                texts = (json.dumps({"keywords": [chat.about["subgroup"]]}) for chat in chats)
-                replies = [nouns.Completion(text, nouns.Finish.STOP) for text in texts]
-        except StopIteration as end:
-            documents = tuple(self.dataset.document(doc_id) for doc_id in end.value.final)
-        return nouns.Candidates(query, documents, self.dataset.qrels.get(query.query_id, {}))
+
+        def reply(chat: nouns.Chat) -> nouns.Completion:
+            text = json.dumps({"keywords": [chat.about["subgroup"]]})
+            return nouns.Completion(text, nouns.Finish.STOP)
+
+        refined = nouns.drive(self.program.steps(self.topic(query)), reply)
+        return self.found(query, refined.final)
 
     def programs(self) -> Iterator[Program]:
         for query in self.topics:
@@ -390,10 +390,14 @@ class RefineDesign(Design[Ended]):
         """What the original query finds, as deep as baselines look, with its scores."""
         if query.query_id not in self.first_stages:
             hits = self.engine.search(query.text, max(self.settings.depth, self.k))
-            documents = tuple(self.dataset.document(hit.doc_id) for hit in hits)
-            judged, scores = self.dataset.qrels.get(query.query_id, {}), tuple(hit.score for hit in hits)
-            self.first_stages[query.query_id] = nouns.Candidates(query, documents, judged, scores)
+            candidates = self.found(query, [hit.doc_id for hit in hits])
+            self.first_stages[query.query_id] = replace(candidates, scores=tuple(hit.score for hit in hits))
         return self.first_stages[query.query_id]
+
+    def found(self, query: nouns.Query, doc_ids: Sequence[str]) -> nouns.Candidates:
+        """These documents in their order, as judged."""
+        judged = self.dataset.qrels.get(query.query_id, {})
+        return nouns.Candidates(query, tuple(map(self.dataset.document, doc_ids)), judged)
 
     @cached_property
     def program(self) -> FairQr:
@@ -525,7 +529,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     usual = f"{SHOWN.format(k=k)}{products},{objective}"
     gates = tuple(
         replace(gate, measure=str(aim(parse_measure(gate.measure))))
-        for gate in read_gates(settings.require, [*TARGET_KNOWN, *(of.name for of in baselines)], Judged)
+        for gate in read_gates(settings.require, [*METHODS, *(of.name for of in baselines)], Judged)
     )
     shown = tuple(dict.fromkeys(map(aim, parse_measures(settings.measures or usual, Judged))))
     further = parse_measures(",".join((usual, *(gate.measure for gate in gates))), Judged)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
@@ -25,19 +26,9 @@ from llmfair.audits.design import RELEVANT, Outcome, read_relevant, relevant_lin
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.lists import asked_of_lists
-from llmfair.audits.refine.design import (
-    FAIR_QR,
-    GREEDY,
-    NAME_ALONE,
-    REFINED,
-    TARGET_KNOWN,
-    Ended,
-    Pages,
-    RefineDesign,
-    ordering,
-)
+from llmfair.audits.refine.design import Ended, Pages, RefineDesign, ordering
 from llmfair.audits.refine.results import PaperTest, RefineFacts, RefineFinding, RefineResults, ReplyCounts
-from llmfair.audits.refine.settings import BASELINE
+from llmfair.audits.refine.settings import BASELINE, FAIR_QR, GREEDY, METHODS, NAME_ALONE, REFINED
 from llmfair.datasets.attributes import read_attributes, shipped_attributes, shipped_backgrounds
 from llmfair.datasets.judgements import of_files
 from llmfair.errors import UsageError
@@ -174,7 +165,7 @@ def files_of(
     qrels = {query_id: of for query_id, of in design.dataset.qrels.items() if query_id in reached}
     counts = {query_id: of for query_id, of in design.groups.relevant.items() if query_id in reached}
     files: dict[str, Iterable[str]] = {
-        TRAIL: [encode(asdict(line)).decode() + "\n" for line in trail],
+        TRAIL: [encode(line).decode() + "\n" for line in trail],
         "queries/original.tsv": [f"{of.query.query_id}\t{of.query.text}\n" for of in topics],
         "queries/refined.tsv": [
             f"{of.query.query_id}\t{refined_text(of.query, of.kept.added)}\n" for of in topics
@@ -263,8 +254,7 @@ class Rule:
     controls: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Contrast:
+class Contrast(NamedTuple):
     """fair-qr less another method in one measure: the row of all topics, and how many of them differ."""
 
     row: Measurement
@@ -295,21 +285,19 @@ def concluded(
     rule: Rule, columns: Sequence[Column], rows: Sequence[Measurement], inference: Inference
 ) -> tuple[list[Measurement], dict[str, RefineFinding], int]:
     """The rows with those of the changes and the conclusion, what is concluded, and how many p were adjusted."""
-    changes: list[Measurement] = []
-    contrasts: dict[tuple[str, str], Contrast] = {}
+    changes, contrasts = list[Measurement](), dict[tuple[str, str], Contrast]()
     for name, _, method, pairs in paired(columns, (FAIR_QR,)):
-        changes += [
-            Measurement(query_id, name, after - before, compared(method))
-            for query_id, (before, after) in pairs.items()
-        ]
         contrasts[name, method] = contrast(name, method, [*pairs.values()], inference)
+        for query_id, (before, after) in pairs.items():
+            changes.append(Measurement(query_id, name, after - before, compared(method)))
     adjusted = holm([each.row.p for each in contrasts.values()])
-    for (place, each), p in zip(contrasts.items(), adjusted, strict=True):
-        contrasts[place] = replace(each, row=replace(each.row, p_adjusted=p))
-    finding = finding_of(rule, contrasts, inference.level)
-    of_all = {place: each.row for place, each in contrasts.items()}
-    if headline := of_all.get(place := (rule.objective, BASELINE)):
-        of_all[place] = replace(headline, conclusion=finding.conclusion)
+    for place, p in zip(contrasts, adjusted, strict=True):
+        row, changed = contrasts[place]
+        contrasts[place] = Contrast(replace(row, p_adjusted=p), changed)
+    finding, place = finding_of(rule, contrasts, inference.level), (rule.objective, BASELINE)
+    of_all = {each: contrast.row for each, contrast in contrasts.items()}
+    if place in of_all:
+        of_all[place] = replace(of_all[place], conclusion=finding.conclusion)
     return [*rows, *changes, *of_all.values()], {FAIR_QR: finding}, sum(p is not None for p in adjusted)
 
 
@@ -328,13 +316,9 @@ def paired(
     for name, of in values.items():
         for method, against in product(methods, held_against(of)):
             if method in of:
-                both = sorted(of[against].keys() & of[method].keys())
-                yield (
-                    name,
-                    method,
-                    against,
-                    {query: (of[against][query], of[method][query]) for query in both},
-                )
+                before, after = of[against], of[method]
+                both = sorted(before.keys() & after.keys())
+                yield name, method, against, {query: (before[query], after[query]) for query in both}
 
 
 def contrast(
@@ -355,8 +339,8 @@ def paper_tests(columns: Sequence[Column]) -> list[PaperTest]:
     for measure, method, against, pairs in paired(columns, (REFINED, FAIR_QR)):
         changes = [after - before for before, after in pairs.values()]
         if (difference := mean_of(changes)) is not None:
-            tested = paired_t(changes) if any(changes) else None
-            p = None if tested is None else tested[1]
+            tested = any(changes) and paired_t(changes)
+            p = tested[1] if tested else None
             starred = p is not None and p < STARRED and better(measure) * difference > 0
             tests.append(PaperTest(
                 method=method, against=against, measure=measure, queries=len(changes), difference=difference, p=p,
@@ -428,7 +412,7 @@ def outcome_of(
         str(Stop.NO_RESULT): [of.query.query_id for of in ended if of.stop is Stop.NO_RESULT],
     }
     chains, _ = design.counts(results)  # a loop has the pages of the first three conditions
-    chains |= dict.fromkeys(TARGET_KNOWN, chains[FAIR_QR])
+    chains |= dict.fromkeys(METHODS, chains[FAIR_QR])
     in_order = {BASELINE: [design.first_stage(refined.query) for refined in topics]}
     for of in design.baselines:
         orders = (results.get(ordering(refined.query, of.name)) for refined in topics)

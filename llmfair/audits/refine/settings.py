@@ -12,6 +12,11 @@ from llmfair.settings.declaration import DATA, IMPORTS, MODEL, PROMPT, SENT, STA
 
 BASELINE = "bm25"
 """The page of the original query: every run has it."""
+GREEDY, NAME, NAME_ALONE = "greedy", "name", "fake:name"
+"""The control of every run, and the one that is the loop itself, with its spec."""
+REFINED, FAIR_QR = "refined", "fair-qr"
+METHODS = {BASELINE: "no", REFINED: "yes", FAIR_QR: "yes"}
+"""The methods of every run, and whether they are told at run time what their figures are measured against."""
 HEAVIEST = 1000
 """Scores are single precision: a weight far beyond would leave no digit of the query's own part."""
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmfair.asking.journal import completion_of
-from llmfair.audits.refine.design import FAIR_QR, NAME, NAME_ALONE, REFINED
 from llmfair.audits.refine.measure import (
     FEW_CHANGED,
     SYMBOLS,
@@ -20,7 +19,7 @@ from llmfair.audits.refine.measure import (
     trail_text,
 )
 from llmfair.audits.refine.results import RefineFinding, RefineResults
-from llmfair.audits.refine.settings import BASELINE
+from llmfair.audits.refine.settings import BASELINE, FAIR_QR, NAME, NAME_ALONE, REFINED
 from llmfair.io.text import count, p_text, plural
 from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Conclusion, Key
@@ -425,7 +424,7 @@ def refine_section(results: RefineResults, folder: Path, exhibits: Exhibits) -> 
             ("objective", design.objective),
             ("target", design.target),
             ("rounds", f"at most {design.max_iterations}, words {design.keep}, weight {design.weight:g}{unknown}"),
-            ("last page", order),
+            ("last page", order)
         ],
     )  # fmt: skip
 
