@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, defstruct
 
 from llmfair.datasets.answers import Question, QuestionSet, Task
 from llmfair.datasets.base import cache_folder
-from llmfair.datasets.download import DownloadProgress, Origin, alone_in, download
+from llmfair.datasets.fetch import DownloadProgress, Origin, alone_in, download
 from llmfair.datasets.files import NO_GROUPS, Groups, Id
 from llmfair.datasets.judgements import Finite
 from llmfair.errors import LlmfairError, UsageError

@@ -1,28 +1,35 @@
-"""Pages of a fetched collection in one SQLite file, of which what is not looked at stays on disk.
+"""Pages of a fetched collection: what is kept of the source files of TREC Fair, and where it is looked up.
 
-Table `pages`: title, text and NUMBERS by id. `columns`: of all pages `ids` (int64, ascending), `codes` (int32, the
-number of each one's combination of groups) and `titled` (bool, whether its title is known), as arrays. `groups`: the
-combinations in the order of their numbers, each with the first page that has it.
+A file of pages is SQLite, of which what is not looked at stays on disk. Table `pages`: title, text and NUMBERS by id.
+`columns`: of all pages `ids` (int64, ascending), `codes` (int32, the number of each one's combination of groups) and
+`titled` (bool, whether its title is known), as arrays. `groups`: the combinations in the order of their numbers, each
+with the first page that has it.
 """
 
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
+import re
 import sqlite3
 from array import array
 from bisect import bisect_left
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
-from contextlib import closing, contextmanager
+from collections import Counter
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
+from msgspec import Meta, Struct, defstruct
 from numpy.typing import NDArray
 
-from llmfair.errors import UsageError, line_of
+from llmfair.datasets.files import keywords_of
+from llmfair.errors import MissingExtra, UsageError, line_of
 from llmfair.io import files
-from llmfair.io.files import decode, encode, whole
+from llmfair.io.files import decode, encode, field_of, whole, write_whole, wrong
 from llmfair.nouns import NO_NUMBERS, NUMBERS, Attribute, Document, ManyDocuments, Side
 
 KIND = "@ "
@@ -229,3 +236,287 @@ class PageValues(Mapping[str, V]):
 def judged(page_ids: NDArray[np.int64]) -> PageValues[int]:
     """Pages, ids ascending, that are relevant to a topic, all with grade 1."""
     return PageValues(page_ids, np.zeros(len(page_ids), dtype=np.uint8), (1,))
+
+
+# What is kept: relevance, and of the relevant pages groups, numbers and titles. Each pass reads lines once and holds
+# the ids of pages alone, so its memory does not grow with texts. A line is parsed only when its page is wanted. Files
+# join by page id: ir_datasets' own document iterators hand a page without metadata the labels of the page before it.
+# Where an id repeats, the first line counts.
+
+TextOf = tuple[str, Callable[[str], str]]
+"""Which field of a line has the text, and what makes it plain."""
+Fill = Callable[[Path, Iterable[Document]], None]
+"""Takes all documents, in their order, into an index below a folder."""
+TOPICS, GROUPS, PAGES = "topics.json", "groups.db", "pages.db"
+Characters = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*$")]
+"""A text without half of a character, which no file of ours holds."""
+Pages = NDArray[np.int64]
+"""Ids of pages, ascending."""
+
+
+class TopicLine(Struct):
+    """A line of a topics file."""
+
+    id: int | Annotated[str, Meta(pattern=r"^[^\s\ud800-\udfff]+$")]
+    title: Characters = ""
+    rel_docs: list[PageId] = []
+    keywords: list[Characters] | str | None = None
+
+
+class Topic(Struct, omit_defaults=True):
+    """One of `topics.json`."""
+
+    query_id: str
+    text: str
+    relevant: list[int]
+    keywords: list[str] = []
+
+
+# Step 1: topics and relevance
+
+
+def keep_topics(folder: Path, sources: Iterable[tuple[str, Iterable[bytes]]]) -> dict[str, Any]:
+    """Writes topics.json: each topic with its relevant page ids, without repeats.
+
+    `sources`: files by name with their lines, which may have the topics apart from their relevant pages. Raises
+    UsageError for a malformed line, a second one of a topic in a file, and a topic without relevant pages.
+    """
+    topics: dict[str, Topic] = {}
+    name = ""
+    for name, lines in sources:
+        ids = set[str]()
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            row = fields_of(line, TopicLine, name, number)
+            query_id = str(row.id)
+            if query_id in ids:
+                raise wrong(name, number, "id", f"topic '{query_id}' is there already", "one line a topic")
+            ids.add(query_id)
+            topic = Topic(query_id, row.title, [], [*keywords_of(row.keywords or ())])
+            topics.setdefault(query_id, topic).relevant += map(int, row.rel_docs)
+    for topic in topics.values():
+        topic.relevant = sorted({*topic.relevant})
+    count = sum(len(topic.relevant) for topic in topics.values())
+    if not count:
+        raise wrong(name, 0, "rel_docs", "no topic has any", HINT)
+    text = json.dumps(files.plain([*topics.values()]), ensure_ascii=False) + "\n"
+    write_whole(folder / TOPICS, [text])
+    return {"queries": len(topics), "relevance_rows": count, "pages": len(pages_of(topics.values()))}
+
+
+def pages_of(topics: Iterable[Topic]) -> Pages:
+    """All pages relevant to some topic."""
+    relevant = [np.array(topic.relevant, dtype=np.int64) for topic in topics]
+    return np.unique(np.concatenate([*relevant, np.empty(0, dtype=np.int64)]))
+
+
+# Step 2: groups
+
+
+def keep_groups(
+    folder: Path,
+    wanted: Pages,
+    lines: Iterable[bytes],
+    name: str,
+    labels: Mapping[str, str],
+    full: bool = False,
+) -> dict[str, Any]:
+    """Writes groups.db: every wanted page with canonical groups and numbers; all other pages too, if `full`.
+
+    `labels` names the field of each attribute. Raises UsageError for a broken line.
+    """
+    relevant, labelled, unrecognised = frozenset(wanted.tolist()), 0, Counter[str]()
+    kinds = [(key, list[Characters] | None, None) for key in dict.fromkeys(labels.values())]
+    metadata = defstruct("Metadata", [*kinds, *((key, float | None, None) for key in NUMBERS)])
+    with written(folder / GROUPS) as pages:
+        for page_id, number, line in by_id(lines, "page_id", name):
+            if not (full or page_id in relevant):
+                continue
+            row = fields_of(line, metadata, name, number)
+            raw: dict[str, list[str]] = {of: getattr(row, key) or [] for of, key in labels.items()}
+            groups = {
+                of: names for of, labels_of in raw.items() if (names := canonical_groups(of, labels_of))
+            }
+            numbers = {
+                key: n for key in NUMBERS if (n := getattr(row, key)) is not None and 0 <= n < math.inf
+            }
+            if pages.add(page_id, groups=groups, numbers=numbers):
+                labelled += page_id in relevant
+                for of, labels_of in raw.items():
+                    unrecognised.update(x for x in labels_of if x not in UNKNOWN and GROUP_OF[of](x) is None)
+        for page_id in np.setdiff1d(wanted, pages.ids).tolist():
+            pages.add(page_id)
+    return {
+        **({"full": True} if full else {}),
+        "pages_without_metadata": len(wanted) - labelled,
+        "unrecognised_labels": dict(sorted(unrecognised.items())),
+    }
+
+
+# Step 3: titles
+
+
+def keep_pages(
+    folder: Path,
+    wanted: Pages,
+    lines: Iterable[bytes],
+    name: str,
+    text_of: TextOf | None = None,
+    words: int = 0,
+    index: Path | None = None,
+    full: bool = False,
+    fill: Fill | None = None,
+    titles: bool = False,
+) -> dict[str, Any]:
+    """Writes pages.db from a corpus: the wanted pages with titles, groups, numbers and first words.
+
+    With `titles` from lines `page_id<TAB>title` instead, where an underscore is a space. Pages that the source lacks
+    have a blank title. `fill` indexes them in the same pass below the folder `index`; of a `full` index those of all
+    pages, beside a pages.db of them.
+    Raises UsageError for a broken line.
+    """
+    counts = Counter[str]()
+    key_of_text, plain = text_of or NO_TEXT
+    article = defstruct("Article", [(key, str | None, None) for key in ("title", key_of_text)])
+    keyed = _titles(lines, name) if titles else by_id(lines, "id", name)
+    metadata, relevant, unknown = PageStore(folder / GROUPS), frozenset(wanted.tolist()), Document("", "")
+
+    def documents(pages: PageWriter, every: PageWriter | None) -> Iterator[Document]:
+        """Adds the wanted pages to `pages`, and all to `every`; those that are added, with whole texts."""
+        for page_id, number, line in keyed:
+            writers = [*([every] if every else ()), *([pages] if page_id in relevant else ())]
+            if not writers:
+                continue
+            if titles:
+                title, text = line.decode("utf-8", "replace").replace("_", " "), ""
+            else:
+                row = fields_of(line, article, name, number)
+                title, text = (getattr(row, key) or "" for key in ("title", key_of_text))
+                text = plain(text)
+            page = metadata.get(str(page_id), unknown)
+            first = " ".join(text.split(maxsplit=words)[:words]) if words else ""
+            fields = (page_id, title, first, page.groups, page.numbers)
+            if not all(writer.add(*fields) for writer in writers):
+                continue
+            counts["titled"] += page_id in relevant and bool(title.strip())
+            counts["indexed"] += 1
+            yield Document(str(page_id), title, text)
+        for page_id in np.setdiff1d(wanted, pages.ids).tolist():
+            page = metadata[str(page_id)]
+            for writer in filter(None, (pages, every)):
+                writer.add(page_id, "", "", page.groups, page.numbers)
+
+    with ExitStack() as writers:
+        pages, every = writers.enter_context(written(folder / PAGES)), None
+        if index and full:
+            every = writers.enter_context(written(index / PAGES))
+        added = documents(pages, every)
+        if index and fill:
+            fill(index, added)
+        for _ in added:  # an index that was whole looks at none
+            pass
+    return {
+        "pages": len(wanted),
+        "pages_without_title": len(wanted) - counts["titled"],
+        **({"indexed": counts["indexed"]} if index else {}),
+    }
+
+
+def _titles(lines: Iterable[bytes], name: str) -> Iterator[Keyed]:
+    """Titles with their page id; the first line may name columns. Raises UsageError for any other that is no title."""
+    for number, line in enumerate(lines, start=1):
+        page_id, tab, title = line.rstrip(b"\r\n").partition(b"\t")
+        if tab and page_id.strip().isdigit() and len(page_id) < 20:
+            yield int(page_id), number, title
+        elif line.strip() and number > 1:
+            raise UsageError(f"{name}:{number}: expected page_id, a tab, title.", "one page a line")
+
+
+PLAIN_TEXT: TextOf = ("plain", str)
+"""A 2022 article."""
+NO_TEXT: TextOf = ("plain", lambda _: "")
+
+
+def wikitext() -> TextOf:
+    """A 2021 article, which is wikitext. Raises MissingExtra without the package that makes plain text of it.
+
+    An unclosed comment ends the article, as Wikipedia shows it (and ir_datasets reads it); the error names the byte.
+    """
+    try:
+        import pyautocorpus
+    except ImportError:
+        raise MissingExtra(
+            "the articles of 2021 are wikitext; plain text of them needs pyautocorpus.",
+            "pip install 'ir_datasets[pyautocorpus]'    titles alone need nothing: leave --text-words and --index out",
+        ) from None
+    textify = pyautocorpus.Textifier().textify
+
+    def plain(markup: str) -> str:
+        try:
+            return str(textify(markup))
+        except ValueError as error:
+            message, position = (*error.args, None)[:2]
+            if message != "Expected markup type 'comment'" or position is None:
+                raise
+            return str(textify(markup.encode()[:position].decode()))
+
+    return "text", plain
+
+
+PageId = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")]
+"""As lines have it."""
+HINT = 'topics: {"id": 84, "title": "…", "rel_docs": [12, 307]}; pages: {"page_id": 12, "gender": ["female"]}'
+
+T = TypeVar("T")
+Keyed = tuple[int, int, bytes]
+"""Page id, number of the line, the line."""
+
+
+def by_id(lines: Iterable[bytes], key: str, name: str) -> Iterator[Keyed]:
+    """Lines of JSON with their page id, which is read without parsing the line where it stands first, as it does."""
+    first = re.compile(rb'\s*\{\s*"%s"\s*:\s*"?(\d{1,18})"?\s*[,}]' % key.encode())
+    keyed = defstruct("Line", [(key, PageId)])
+    for number, line in enumerate(lines, start=1):
+        if match := first.match(line):
+            yield int(match[1]), number, line
+        elif line.strip():
+            yield int(getattr(fields_of(line, keyed, name, number), key)), number, line
+
+
+def fields_of(line: bytes, of: type[T], name: str, number: int) -> T:
+    """A line as this class. Raises UsageError."""
+    try:
+        return files.parsed(line, of)
+    except ValueError as error:
+        raise wrong(name, number, *field_of(error), HINT) from None
+
+
+GENDERS = {
+    **dict.fromkeys(("female", "cisgender female", "transgender female"), "female"),
+    **dict.fromkeys(("male", "cisgender male", "transgender male"), "male"),
+}
+CONTINENTS = (
+    "Africa", "Antarctica", "Asia", "Europe", "Latin America and the Caribbean", "Northern America", "Oceania",
+)  # fmt: skip
+SUBREGIONS = (
+    "Antarctica", "Caribbean", "Central America", "Central Asia", "Eastern Africa", "Eastern Asia", "Eastern Europe",
+    "Middle Africa", "Northern Africa", "Northern America", "Northern Europe", "Oceania", "South America",
+    "South-eastern Asia", "Southern Africa", "Southern Asia", "Southern Europe", "Western Africa", "Western Asia",
+    "Western Europe",
+)  # fmt: skip
+REGIONS = {
+    **{region: region for region in (*CONTINENTS, *SUBREGIONS)},
+    **dict.fromkeys(("Australia and New Zealand", "Melanesia", "Micronesia", "Polynesia"), "Oceania"),
+}
+GROUP_OF: Mapping[str, Callable[[str], str | None]] = {
+    "gender": lambda label: GENDERS.get(label, "nonbinary"),  # the organisers' rule: every other label
+    "location": REGIONS.get,
+}
+UNKNOWN = frozenset({"", "@UNKNOWN", "Unknown", "UNK"})
+
+
+def canonical_groups(attribute: str, labels: Sequence[str] | None) -> tuple[str, ...]:
+    """The groups of raw labels in file order without repeats; none, `[]` and unknown places are the empty tuple."""
+    groups = (GROUP_OF[attribute](label) for label in labels or () if label not in UNKNOWN)
+    return tuple(dict.fromkeys(group for group in groups if group is not None))

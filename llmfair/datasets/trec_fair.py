@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import by_side, cache_folder
-from llmfair.datasets.distill import PAGES, TOPICS, Topic
 from llmfair.datasets.files import Pools
-from llmfair.datasets.pages import KIND, PageStore, PageValues, damaged, judged
+from llmfair.datasets.pages import KIND, PAGES, TOPICS, PageStore, PageValues, Topic, damaged, judged
 from llmfair.errors import UsageError, line_of
 from llmfair.io import files
 from llmfair.nouns import Attribute, Document, Query, Side, StoredIndex

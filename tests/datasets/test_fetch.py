@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from llmfair.audits.lists import engine_of
-from llmfair.datasets import distill, download, fetch
+from llmfair.datasets import fetch
 from llmfair.datasets import pages as stored
 from llmfair.datasets.base import Collection, cache_folder, load_dataset
-from llmfair.datasets.download import blocks
+from llmfair.datasets.fetch import blocks
 from llmfair.datasets.trec_fair import TrecFair
 from llmfair.errors import LlmfairError
 from llmfair.io.files import TABLE, note, whole, write_whole
@@ -53,7 +53,7 @@ Serve = Callable[..., FileServer]
 
 @pytest.fixture(autouse=True)
 def unwaiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "PAUSES", (0.0,) * 5)
+    monkeypatch.setattr(fetch, "PAUSES", (0.0,) * 5)
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ def test_a_stopped_pass_starts_again_without_a_request(serve: Serve, monkeypatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(distill, "keep_pages", stop)
+        patch.setattr(stored, "keep_pages", stop)
         assert command().code == 130
     assert left_over() == ["trec_corpus_20220301_plain.json.gz"]
     requests = len(server.requests)
@@ -343,7 +343,7 @@ ONE_WRONG_LINE: list[tuple[str, bytes | dict[str, Any], str]] = [
     ("--topics", DEEP, "not JSON: "),
     ("--metadata", PAGE | {"gender": "female"}, "gender: expected `array | null`, got `str`"),
     ("--metadata", b'{"x": 0, "page_id": Infinity}', "page_id: expected `int | str`"),
-    ("--metadata", b" " * download.LONGEST, "longer than 32 MB"),
+    ("--metadata", b" " * fetch.LONGEST, "longer than 32 MB"),
     ("--corpus", article_2022(2**64, "T"), "id: expected `int | str`"),
     ("--titles", b"9" * 5000 + b"\tTitle", "expected page_id, a tab, title"),
 ]  # fmt: skip
@@ -438,7 +438,7 @@ def test_a_server_that_gives_a_byte_at_a_time_does_not_keep_the_command_for_ever
     with pytest.raises(LlmfairError, match="the reply of the server breaks off"):
         got(byte)
     assert asked == [0, 1, 2, 3, 4, 5]
-    found, starts = got(lambda start: some(start, download.LEAST))
+    found, starts = got(lambda start: some(start, fetch.LEAST))
     assert found == CONTENT and len(starts) == 11, "enough at a time"
 
 
@@ -482,7 +482,7 @@ def test_a_fetch_that_ends_between_two_files_is_not_trusted(
     other = again(tmp_path / "b", corrected(given), "--index", "pool")
     with monkeypatch.context() as patch:
         patch.setattr(stored, "whole", stop)
-        patch.setattr(distill, "write_whole", stop)
+        patch.setattr(stored, "write_whole", stop)
         assert llmfair(*other).code == 130
     assert FETCH in refuses("was not fetched completely", *REFINE).err
     pages = {page for pages in corrected(given).relevant for page in pages}

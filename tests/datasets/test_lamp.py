@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmfair.datasets import download
+from llmfair.datasets import fetch
 from llmfair.datasets import lamp as of_lamp
 from llmfair.datasets.answers import load_answers
 from llmfair.datasets.base import cache_folder
@@ -170,7 +170,7 @@ FETCH = ("datasets", "fetch", "lamp/4", "--yes")
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     """A server that has task 4 where LaMP has it."""
-    monkeypatch.setattr(download, "PAUSES", (0.0,) * 5)
+    monkeypatch.setattr(fetch, "PAUSES", (0.0,) * 5)
     questions, outputs = (json.dumps(of(4)).encode() for of in (lamp.inputs, lamp.outputs))
     files = {"LaMP_4/dev/dev_questions.json": questions, "LaMP_4/dev/dev_outputs.json": outputs}
     with ExitStack() as stack:

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from llmfair.audits.lists import engine_of
-from llmfair.datasets import distill
+from llmfair.datasets import pages as stored
 from llmfair.datasets.base import Collection, attribute_of, cache_folder, load_dataset
-from llmfair.datasets.distill import canonical_groups
-from llmfair.datasets.pages import PageStore, judged, written
+from llmfair.datasets.pages import PageStore, canonical_groups, judged, written
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair
 from llmfair.errors import UsageError
 from llmfair.nouns import Document, MixedPolicy, Side, of_each_kind
@@ -154,8 +153,8 @@ def test_groups_and_sides_of_labels() -> None:
     for label, expected in GENDERS.items():
         assert canonical_groups("gender", [label]) == ({P: "female", U: "male", None: "nonbinary"}[expected],)
         assert side("gender", [label]) is expected
-    assert len(distill.CONTINENTS) == 7 and len(distill.SUBREGIONS) == 20
-    for region in {*distill.CONTINENTS, *distill.SUBREGIONS}:
+    assert len(stored.CONTINENTS) == 7 and len(stored.SUBREGIONS) == 20
+    for region in {*stored.CONTINENTS, *stored.SUBREGIONS}:
         assert canonical_groups("location", [region]) == (region,)
         assert side("location", [region]) is (U if region in EUROPE else P), region
     pacific = ["Polynesia", "Oceania", "Australia and New Zealand", "Melanesia", "Micronesia"]

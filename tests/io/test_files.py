@@ -18,8 +18,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from llmfair.datasets import download
-from llmfair.datasets.download import Origin
+from llmfair.datasets import fetch
+from llmfair.datasets.fetch import Origin
 from llmfair.errors import RunConflict, UsageError
 from llmfair.io import files
 from llmfair.io.files import TABLE, check, decode, encode, note, text_lines
@@ -72,14 +72,14 @@ def test_a_packed_file_does_not_unpack_for_ever(
     path.write_bytes(packer.compress(line * (1 << 18)) * 99)
     assert refusal(path).endswith(": cannot be read: unpacks to more than 100 times its size")
     with pytest.raises(UsageError, match=f"{path}: unpacks to more than 100 times its size"):
-        list(download.read_lines(Origin(path.name, path), MagicMock()))
+        list(fetch.read_lines(Origin(path.name, path), MagicMock()))
 
 
 def test_what_is_packed_in_no_known_way_is_named(tmp_path: Path) -> None:
     path = tmp_path / "corpus.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd")
     with pytest.raises(UsageError, match=f"{path}: packed by zstd"):
-        list(download.read_lines(Origin(path.name, path), MagicMock()))
+        list(fetch.read_lines(Origin(path.name, path), MagicMock()))
     with pytest.raises(OSError, match=f"packed by zstd.*{path}"):
         files.text(path)
 
