@@ -206,7 +206,7 @@ def deltr(options: RankerOptions) -> CrossFitted:
     training = Training(*(parameters[name] for name in ("gamma", "gradient", "steps", "rate")))
     ranker = CrossFitted(
         f"deltr {spelled(parameters)} features={features.identity}",
-        lambda lists: DeltrModel(lists, features, training, parameters["standardize"]),
+        lambda lists: deltr_model(lists, features, training, parameters["standardize"]),
         options.lists(),
     )
     if features.missing:
@@ -327,28 +327,17 @@ def scale_of(features: Floats, how: Standardize = "columns") -> tuple[Floats, Fl
     return mean, deviation
 
 
-class DeltrModel:
+def deltr_model(
+    lists: Sequence[Candidates], features: Features, training: Training, standardize: Standardize
+) -> Model:
     """Weights learnt from judged lists, and the scale of features (candidates, columns), the protected column first."""
-
-    def __init__(
-        self,
-        lists: Sequence[Candidates],
-        features: Callable[[Candidates], Floats],
-        training: Training,
-        standardize: Standardize = "columns",
-    ) -> None:
-        table = np.concatenate([features(candidates) for candidates in lists])
-        self._features, (self._mean, self._deviation) = features, scale_of(table, standardize)
-        query_ids = [candidates.query.query_id for candidates in lists for _ in candidates.doc_ids]
-        judgements = [relevant for candidates in lists for relevant in _relevant(candidates)]
-        rows = TrainingRows(query_ids, (table - self._mean) / self._deviation, judgements)
-        self.weights = training.weights(rows, start_weights(table.shape[1]))
-
-    def __call__(self, candidates: Candidates) -> list[float]:
-        """A score for each candidate, in their order."""
-        scaled = (self._features(candidates) - self._mean) / self._deviation
-        scores: list[float] = (scaled @ self.weights).tolist()
-        return scores
+    table = np.concatenate([features(candidates) for candidates in lists])
+    mean, deviation = scale_of(table, standardize)
+    query_ids = [candidates.query.query_id for candidates in lists for _ in candidates.doc_ids]
+    judgements = [relevant for candidates in lists for relevant in _relevant(candidates)]
+    rows = TrainingRows(query_ids, (table - mean) / deviation, judgements)
+    weights = training.weights(rows, start_weights(table.shape[1]))
+    return lambda candidates: ((features(candidates) - mean) / deviation @ weights).tolist()
 
 
 # DLF-like: BM25 beside a linear model that learns from a target of exposure instead of labels of fairness. After Chen
@@ -383,7 +372,7 @@ def dlf_like(options: RankerOptions) -> CrossFitted:
     settings = {name: parameters[name] for name in ("alpha", "pool", "epochs", "rate")}
     ranker = CrossFitted(
         f"dlf-like {spelled(parameters)} {encoder.identity} over {first_stage.identity}",
-        lambda lists: DlfLike(lists, vectors, cells(options.groups), first_stage, **settings),
+        lambda lists: dlf_model(lists, vectors, cells(options.groups), first_stage, **settings),
         options.lists(),
         pool=parameters["pool"],
     )
@@ -425,41 +414,40 @@ def learnt(lessons: Sequence[Lesson], epochs: int = 100, rate: float = 0.001) ->
     return weights
 
 
-class DlfLike:
+def dlf_model(
+    lists: Iterable[Candidates],
+    vectors: Callable[[Candidates], Floats],
+    spread: Cells,
+    first_stage: Bm25,
+    alpha: float = 0.8,
+    pool: int = 100,
+    epochs: int = 100,
+    rate: float = 0.001,
+) -> Model:
     """A model of the best `pool` of judged lists by the first stage; `vectors` gives a list's (candidates, columns)."""
 
-    def __init__(
-        self,
-        lists: Iterable[Candidates],
-        vectors: Callable[[Candidates], Floats],
-        spread: Cells,
-        first_stage: Bm25,
-        alpha: float = 0.8,
-        pool: int = 100,
-        epochs: int = 100,
-        rate: float = 0.001,
-    ) -> None:
-        self._vectors, self._spread, self._first_stage, self.alpha = vectors, spread, first_stage, alpha
-        lessons = []
-        for candidates in lists:
-            judged = Judged(candidates, (), {}, groups=spread.groups)
-            target = target_shares(judged, spread, "empirical", MEMBERSHIP)
-            if not isinstance(target, Undefined):
-                best = first_stage.ordered(candidates)[0].at(range(min(pool, len(candidates.documents))))
-                lessons.append(Lesson(*self._features(best), target))
-        if not lessons:
-            raise UsageError("dlf-like has no list with a target to learn from.", "judge documents of groups")
-        self.weights = learnt(lessons, epochs, rate)
+    def features_of(candidates: Candidates) -> tuple[Floats, Floats]:
+        """Features, (candidates, columns), and the memberships among them, (candidates, groups)."""
+        members = spread.rows(candidates.doc_ids, MEMBERSHIP)
+        return np.column_stack([vectors(candidates), members]), members
 
-    def __call__(self, candidates: Candidates) -> list[float]:
-        """A score for each candidate, in their order."""
-        scores = candidates.scores
-        relevance = min_max(np.array(self._first_stage.scores(candidates) if scores is None else scores))
-        fairness = min_max(self._features(candidates)[0] @ self.weights)
-        merged: list[float] = (self.alpha * relevance + (1 - self.alpha) * fairness).tolist()
+    lessons = []
+    for candidates in lists:
+        target = target_shares(
+            Judged(candidates, (), {}, groups=spread.groups), spread, "empirical", MEMBERSHIP
+        )
+        if not isinstance(target, Undefined):
+            best = first_stage.ordered(candidates)[0].at(range(min(pool, len(candidates.documents))))
+            lessons.append(Lesson(*features_of(best), target))
+    if not lessons:
+        raise UsageError("dlf-like has no list with a target to learn from.", "judge documents of groups")
+    weights = learnt(lessons, epochs, rate)
+
+    def scores(candidates: Candidates) -> list[float]:
+        given = candidates.scores
+        relevance = min_max(np.array(first_stage.scores(candidates) if given is None else given))
+        fairness = min_max(features_of(candidates)[0] @ weights)
+        merged: list[float] = (alpha * relevance + (1 - alpha) * fairness).tolist()
         return merged
 
-    def _features(self, candidates: Candidates) -> tuple[Floats, Floats]:
-        """Features, (candidates, columns), and the memberships among them, (candidates, groups)."""
-        members = self._spread.rows(candidates.doc_ids, MEMBERSHIP)
-        return np.column_stack([self._vectors(candidates), members]), members
+    return scores

@@ -67,12 +67,10 @@ class PairwiseRanker:
                     f"query '{probe.candidates.query.query_id}', {key} pair {probe.order}, protected item "
                     f"{('first', 'second')[place]}: an unparseable answer ({answer.problem})."
                 )
-        first, second = answers
-        protected, unprotected = probe.candidates.doc_ids
         query_id, stratum = probe.candidates.query.query_id, cast(nouns.PairStratum, probe.condition)
-        items = protected, unprotected
+        (protected, unprotected), (first, second) = probe.candidates.doc_ids, answers
         return nouns.PairVerdict(
-            query_id, stratum, probe.order, probe.draw, *items, first, second, probe.contrast
+            query_id, stratum, probe.order, probe.draw, protected, unprotected, first, second, probe.contrast
         )
 
     def _read(self, chat: Chat, completion: Completion, bad: nouns.PairAnswer | None) -> nouns.PairAnswer:

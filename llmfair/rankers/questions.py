@@ -61,11 +61,10 @@ class Question(ABC):
         """What an answer about n items says of them."""
 
 
-@dataclass(frozen=True)
 class Order(Question):
     """All items in order, by their numbers: `[2] > [1]`."""
 
-    prompt: str = "listwise"
+    prompt = "listwise"
 
     def expects(self, n: int) -> Permutation:
         return Permutation(n)
@@ -80,7 +79,7 @@ class BestOf(Question):
 
     group: int
     of_group: int
-    prompt: str = "tournament"
+    prompt = "tournament"
     needed: ClassVar[Collection[str]] = ("query", "k", "title", "m")
 
     def values(self, n: int) -> Mapping[str, Any]:
@@ -132,11 +131,10 @@ class Choice(Question):
         return Reading(AnswerClass.OK, (item, *(place for place in range(n) if place != item)), 1)
 
 
-@dataclass(frozen=True)
 class Letters(Question):
     """All items, by how likely each one's letter is as the first token; letters out of sight come last, as shown."""
 
-    prompt: str = "first"
+    prompt = "first"
     margins: ClassVar[Margins] = "needed"
 
     def label(self, place: int) -> str:
@@ -155,11 +153,10 @@ class Letters(Question):
         return Reading(AnswerClass.MISSING if behind else AnswerClass.OK, (*order, *behind), len(order))
 
 
-@dataclass(frozen=True)
 class YesNo(Question):
     """Whether one item is relevant: the logit of yes less that of no where a backend has margins, else 1 or 0."""
 
-    prompt: str = "pointwise"
+    prompt = "pointwise"
     margins: ClassVar[Margins] = "welcome"
     needed: ClassVar[Collection[str]] = ("query", "title")
 
@@ -178,11 +175,10 @@ class YesNo(Question):
         return Reading(AnswerClass.OK, (0,), 1, scores=(float(answer),))
 
 
-@dataclass(frozen=True)
 class ListScores(Question):
     """A score for every document of the list, from rankers that people have; no score is made up."""
 
-    prompt: str = "scores"
+    prompt = "scores"
     per_list: ClassVar[bool] = True
     needed: ClassVar[Collection[str]] = ("query", "title")
 

@@ -63,17 +63,14 @@ class WindowAnswer:
     @property
     def named(self) -> tuple[str, ...]:
         """The items that the answer names itself, best first: without those that repair put behind them."""
-        if self.permutation is None:
-            return ()
-        count = len(self.permutation) - len(self.omitted) if self.best is None else self.best
-        return tuple(self.shown[place] for place in self.permutation[:count])
+        count = len(self.shown) - len(self.omitted) if self.best is None else self.best
+        return tuple(self.shown[place] for place in (self.permutation or ())[:count])
 
     @property
     def behind(self) -> tuple[str, ...]:
         """The items that the answer puts behind those that it names, where it was asked for the best alone."""
-        if self.permutation is None or self.best is None:
-            return ()
-        return tuple(self.shown[place] for place in self.permutation[self.best :])
+        behind = () if self.best is None else (self.permutation or ())[self.best :]
+        return tuple(self.shown[place] for place in behind)
 
 
 @dataclass(frozen=True, slots=True)

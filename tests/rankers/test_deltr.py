@@ -271,7 +271,7 @@ def test_the_gradient_of_the_divergence_equals_the_numeric_one() -> None:
 def test_who_is_shown_too_little_rises_and_alpha_says_how_far() -> None:
     given = lists()
     spread = cells(groups_of(given))
-    models = {a: deltr.DlfLike(given[1:], nothing, spread, Bm25(), alpha=a, rate=0.01) for a in (0, 0.8, 1)}
+    models = {a: deltr.dlf_model(given[1:], nothing, spread, Bm25(), alpha=a, rate=0.01) for a in (0, 0.8, 1)}
 
     def women(alpha: float) -> list[bool]:
         scores = models[alpha](given[0])
@@ -290,7 +290,7 @@ def test_lists_without_a_target_teach_nothing() -> None:
     given = lists()
     spread = cells(groups_of(given))
     with pytest.raises(UsageError, match="no list with a target"):
-        deltr.DlfLike([Candidates(given[0].query, given[0].documents, {})], nothing, spread, Bm25())
+        deltr.dlf_model([Candidates(given[0].query, given[0].documents, {})], nothing, spread, Bm25())
 
 
 def options(parameters: str = "", of: Sequence[Candidates] = ()) -> RankerOptions:
