@@ -81,14 +81,12 @@ class Batch:
 
     @property
     def words(self) -> str:
-        try:
+        counts = dict[str, int]()
+        with suppress(ValidationError):
             counts = convert(self.request_counts, dict[str, int])
-            total, completed, failed = (counts.get(name, 0) for name in ("total", "completed", "failed"))
-        except ValidationError:
-            return self.status
-        if not total:
-            return self.status
-        return f"{self.status}, {completed:,} of {total:,} answered{f', {failed:,} failed' if failed else ''}"
+        total, completed, failed = (counts.get(name, 0) for name in ("total", "completed", "failed"))
+        answered = f", {completed:,} of {total:,} answered" + f", {failed:,} failed" * bool(failed)
+        return self.status + answered * bool(total)
 
 
 def batch_of(body: bytes) -> Batch:
@@ -102,11 +100,9 @@ def batch_of(body: bytes) -> Batch:
 
 def key_of(line: bytes) -> str | None:
     """The key a line was sent under; None for one that does not say."""
-    try:
-        key = decode(line)["custom_id"]
-    except UNPARSEABLE:
-        return None
-    return key if isinstance(key, str) else None
+    with suppress(*UNPARSEABLE):
+        return convert(decode(line)["custom_id"], str)
+    return None
 
 
 def in_files(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:

@@ -104,26 +104,25 @@ class Stopped(Exception):
     """A chat was not asked because the run is stopping."""
 
 
+@dataclass(eq=False)
 class Asker:
     """One call of `dispatch` on the loop's side: drives programs, and answers their chats within the limits."""
 
-    def __init__(
-        self,
-        backend: Backend,
-        journal: Journal,
-        cache: Cache | None,
-        sampling: Sampling,
-        limits: Limits,
-        progress: Progress,
-    ) -> None:
-        self.backend, self.journal, self.cache, self.sampling = backend, journal, cache, sampling
-        self.limits, self.progress = limits, progress
+    backend: Backend
+    journal: Journal
+    cache: Cache | None
+    sampling: Sampling
+    limits: Limits
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        limits, progress = self.limits, self.progress
         self.finished: queue.SimpleQueue[tuple[str, Any | Failure] | None] = queue.SimpleQueue()
-        self.lanes = Lanes(backend, limits, progress.tell)
+        self.lanes = Lanes(self.backend, limits, progress.tell)
         self.retries = Retries(limits.retries, limits.max_wait, limits.outage)
         self.budget = Budget(limits)
         self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
-        self.request = Requests(backend, sampling)
+        self.request = Requests(self.backend, self.sampling)
         self.asked: dict[str, asyncio.Future[Completion]] = {}
         self.noted = set[str]()
         self.answers = self.unspoken = self.in_a_row = 0
@@ -481,13 +480,11 @@ class Asker:
         """Counts a success; stops a run whose model spends every answer on thinking."""
         self.answers += 1
         self.in_a_row = 0
-        if self.answers > THINKING_CHECK:
-            return
         thought = completion.finish is Finish.UNFINISHED_THINKING or (
             completion.finish in (Finish.LENGTH, Finish.EMPTY)
             and bool(completion.reasoning or completion.reasoning_tokens)
         )
-        self.unspoken += thought
+        self.unspoken += thought  # among the first of them, where it is looked at
         if self.answers == THINKING_CHECK and self.unspoken > THINKING_CHECK / 2:
             room = "more room with --max-tokens" if self.sampling.thinking_tokens else "room with --thinking"
             self.stop(
