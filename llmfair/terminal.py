@@ -177,7 +177,7 @@ def show(
     style: str,
     document: Any,
     table: Callable[[], Table | str],
-    lines: Callable[[], tuple[Sequence[str], Iterable[Sequence[Any]]]] | None = None,
+    lines: tuple[Sequence[str], Iterable[Sequence[Any]]] | None = None,
     report: Path | None = None,
     below: Sequence[object] = (),
     error: LlmfairError | None = None,
@@ -197,7 +197,7 @@ def show(
     if isinstance(shown, str):
         print_text(shown.rstrip("\n"))
     elif style == "tsv":
-        header, rows = lines() if lines else (shown.header, shown.rows)
+        header, rows = lines or (shown.header, shown.rows)
         print(csv_text(header, rows, "\t"), end="")
     elif style == "md":
         print(markdown(shown), end="")

@@ -27,15 +27,7 @@ from llmfair.asking.journal import SHARED, Journal, Requests
 from llmfair.asking.limits import GO_ON, Budget, Limits, Progress
 from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.faults import UNPARSEABLE, nature_of, refusal_of
-from llmfair.errors import (
-    BackendError,
-    Incomplete,
-    LlmfairError,
-    Rejected,
-    RunConflict,
-    Unavailable,
-    UsageError,
-)
+from llmfair.errors import BackendError, Incomplete, Rejected, RunConflict, Unavailable, UsageError
 from llmfair.io.files import decode, encode, json_text, read_document, whole, write_whole
 from llmfair.io.net import Client, Reply, ReplyTooLong, Retries, wait
 from llmfair.io.text import count as counted
@@ -358,7 +350,7 @@ def dispatch_batch(
     something was, RunConflict for a list of batches that somebody damaged. A KeyboardInterrupt leaves batches running.
     """
     asking = _Asking(list(programs), server, journal, sampling, limits, progress, cache)
-    cause: LlmfairError | None = None
+    cause: Incomplete | None = None
     try:
         asking.fill()
     except (UsageError, BackendError, Incomplete) as error:
@@ -410,7 +402,7 @@ class _Asking:
             self.keys[batch.file] = keys
         self.rounds = Counter(key for keys in self.keys.values() for key in keys)
         self.request = Requests(NoBackend(self.server.identity), self.sampling)
-        self.failed: dict[str, LlmfairError] = {}
+        self.failed: dict[str, BackendError | UsageError] = {}
         self.collected: set[str] = set()
         self.budget = Budget(self.limits)
 

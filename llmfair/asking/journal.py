@@ -28,18 +28,7 @@ from llmfair.backends.base import Backend
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.io import files, secrets
 from llmfair.io.files import decode, encode, itself
-from llmfair.nouns import (
-    Chat,
-    Completion,
-    Expects,
-    Failure,
-    Finish,
-    Labels,
-    Permutation,
-    Request,
-    Role,
-    Sampling,
-)
+from llmfair.nouns import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Role, Sampling
 
 FORMAT = 1
 FSYNC_SECONDS = 1.0
@@ -49,18 +38,16 @@ _APART = ("adapter", "constrain", "margins")
 _DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
 
 
-def request_keys(
-    identity: str, expects: Expects, draw: int, sampling: Sampling, about: bool = False
-) -> Callable[[Chat], str]:
-    """What answers to chats of one shape and draw are filed under: 32 hex of SHA-256 over all that can change one.
+def request_keys(identity: str, like: Chat, sampling: Sampling, about: bool = False) -> Callable[[Chat], str]:
+    """What answers to chats of one's shape and draw are filed under: 32 hex of SHA-256 over all that can change one.
 
     `about`: what a chat is about counts, too, for simulated models, which read nothing else.
     """
     drawn = {name: getattr(sampling, name) for name in _DRAWN}
     drawn["extra"] = secrets.hidden(sampling.extra)  # another key asks nothing anew
-    shape: Any = type(expects).__name__
+    shape: Any = type(like.expects).__name__
     if sampling.constrain or sampling.margins:
-        match expects:
+        match like.expects:
             case Permutation(n, best):
                 shape = [shape, n, *([] if best is None else [best])]
             case Labels(labels):
@@ -68,7 +55,7 @@ def request_keys(
             case _:
                 shape = ["Text"]
     before = _canonical([FORMAT, identity, sampling.adapter])[:-1]
-    after = _canonical([drawn, shape, sampling.constrain, sampling.margins, draw])[1:-1]
+    after = _canonical([drawn, shape, sampling.constrain, sampling.margins, like.draw])[1:-1]
 
     def key(chat: Chat) -> str:
         about_bytes = _canonical(dict(chat.about)) if about else b"null"
@@ -90,13 +77,13 @@ class Requests:
 
     def __init__(self, backend: Backend, sampling: Sampling) -> None:
         self._backend, self._sampling = backend, sampling
-        self._shapes: dict[tuple[Expects, int], tuple[Sampling, Callable[[Chat], str]]] = {}
+        self._shapes: dict[Any, tuple[Sampling, Callable[[Chat], str]]] = {}
 
     def __call__(self, probe_id: str, chat: Chat) -> Request:
         shape = (chat.expects, chat.draw)
         if (pair := self._shapes.get(shape)) is None:
             sampling = chat_sampling(chat, self._sampling)
-            key_of = request_keys(self._backend.identity, *shape, sampling, self._backend.reads_about)
+            key_of = request_keys(self._backend.identity, chat, sampling, self._backend.reads_about)
             pair = self._shapes[shape] = sampling, key_of
         sampling, key_of = pair
         return Request(chat, sampling, key_of(chat), probe_id)

@@ -79,14 +79,7 @@ def told(
         for part in (first.design, first):
             shared |= {name: getattr(part, name) for name in names.intersection(part.__struct_fields__)}
     complete = all(run.results is not None and run.results.status == "complete" for run in tried)
-    errors, unfinished = list[LlmfairError](), list[UnfinishedSetting]()
-    for run in tried:
-        if (error := run.error) is not None:
-            kind_of_error = type(error).__name__
-            unfinished.append(
-                UnfinishedSetting(setting=run.setting, kind=kind_of_error, message=error.message)
-            )
-            errors.append(error)
+    errors = {run.setting: run.error for run in tried if run.error is not None}
     of_study = {
         "schema": SCHEMA,
         "status": "complete" if complete else "incomplete",
@@ -94,7 +87,10 @@ def told(
         "task": study.task,
         "rows": [row for name, results in by_setting.items() for row in study.rows(name, results)],
         "runs": [str(run.folder) for run in tried if run.folder is not None],
-        "failed": unfinished,
+        "failed": [
+            UnfinishedSetting(setting=name, kind=type(error).__name__, message=error.message)
+            for name, error in errors.items()
+        ],
     }
     results, output = study.results(**shared | of_study), settings.output
     if settings.junit is not None:
@@ -103,9 +99,9 @@ def told(
     if output is not None:
         files = {"study.json": json_text(results), "study.csv": csv_text(*study.lines(results))}
         RunDir(output).write_files(files)
-    for error, of in zip(errors, unfinished, strict=True):
-        error.message = f"{of.setting}: {error.message}"
-    return results, max(errors, key=lambda error: error.exit_code, default=None)
+    for name, error in errors.items():
+        error.message = f"{name}: {error.message}"
+    return results, max(errors.values(), key=lambda error: error.exit_code, default=None)
 
 
 def verdict_of_all(by_setting: Mapping[str, Results], statuses: Sequence[str]) -> RunVerdict | None:

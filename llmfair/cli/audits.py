@@ -161,7 +161,7 @@ def audit(
             style,
             results,
             lambda: headed(kind.words.table(results), results.verdict, run.path, continuing(run)),
-            lambda: (TIDY, lines_of(results.rows, TIDY)),
+            (TIDY, lines_of(results.rows, TIDY)),
             report,
             [report or run.path],
         )
@@ -243,7 +243,7 @@ def calibrate_audits(kind: Kind, settings: CalibrationSettings, style: str) -> N
     rows = results["injected"]
     names = [name for name in rows[0] if name != "undefined"]
     lines = (names, [[row[name] for name in names] for row in rows])
-    terminal.show(style, results, lambda: kind.words.calibration_table(results), lambda: lines)
+    terminal.show(style, results, lambda: kind.words.calibration_table(results), lines)
 
 
 def run_study(kind: Kind, named: Study, settings: StudySettings, style: str) -> None:
@@ -270,7 +270,7 @@ def run_study(kind: Kind, named: Study, settings: StudySettings, style: str) -> 
             style,
             results,
             lambda: headed(named.words.table(results), results.verdict),
-            lambda: named.lines(results),
+            named.lines(results),
             report,
             [*results.runs, *filter(None, [report])],
             gravest,

@@ -67,7 +67,7 @@ def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
     else:
         document = {**plain(results), "rows": rows}
         below, lines = [] if written is None else [written], (TIDY, lines_of(rows, TIDY))
-        terminal.show(style, document, lambda: score_table(results), lambda: lines, written, below, failed)
+        terminal.show(style, document, lambda: score_table(results), lines, written, below, failed)
     if failed is not None:
         raise terminal.failed_after_output(failed)
 
@@ -149,7 +149,7 @@ def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: Path = 
     report = write_report(RunDir(done.folder), settings.open) if settings.report else None
     results, below = done.results, [report or done.folder]
     lines = (TIDY, lines_of(results.rows, TIDY))
-    terminal.show(style, results, lambda: headed_table(results), lambda: lines, report, below, done.error)
+    terminal.show(style, results, lambda: headed_table(results), lines, report, below, done.error)
     if done.error is not None:
         raise terminal.failed_after_output(done.error)
 
@@ -213,7 +213,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
         style,
         results,
         lambda: words.headed_table(results),
-        lambda: (words.TSV, lines_of(results.rows, words.TSV)),
+        (words.TSV, lines_of(results.rows, words.TSV)),
         page if page.is_file() else None,
         [done.folder.path],
         error,

@@ -169,7 +169,7 @@ def compare(
     failed = failed_of(compared, fail_on)
     style = "json" if terminal.output.as_json else format
     lines = (COLUMNS, lines_of(compared.rows, COLUMNS))
-    terminal.show(style, compared, lambda: compare_table(compared), lambda: lines, error=failed)
+    terminal.show(style, compared, lambda: compare_table(compared), lines, error=failed)
     raise typer.Exit if failed is None else terminal.failed_after_output(failed)
 
 

@@ -76,7 +76,7 @@ def chat(text: str, draw: int = 0) -> Chat:
 
 
 def request_key(identity: str, of: Chat, sampling: Sampling, about: bool = False) -> str:
-    return request_keys(identity, of.expects, of.draw, sampling, about)(of)
+    return request_keys(identity, of, sampling, about)(of)
 
 
 def chain(name: str, length: int, search: float = 0.0, threaded: bool = False) -> Program:
