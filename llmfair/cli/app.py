@@ -130,7 +130,7 @@ def _run(arguments: list[str]) -> int:
     try:
         strange = {name for name in env if name.startswith("LLMFAIR_")} - ELSEWHERE
         if strange and not {*arguments} & ASKS_NOTHING and "_LLMFAIR_COMPLETE" not in env:
-            settings = {*variables(command())}
+            settings = variables(command())
             for name in sorted(strange - settings):  # lest a mistyped budget be none
                 nearest = did_you_mean(name, settings)
                 terminal.warn(f"{name} is no setting, so nothing reads it.{nearest}")

@@ -41,6 +41,13 @@ class AdvancedPanel(str):
     __slots__ = ()
 
 
+def below(command: Any) -> Iterator[Any]:
+    """The command and all below it."""
+    yield command
+    for item in getattr(command, "commands", {}).values():
+        yield from below(item)
+
+
 def with_help(command: Any) -> Any:
     """The command and all below it, helped by this module."""
     declaring = typer.Typer(add_completion=False)
@@ -48,10 +55,8 @@ def with_help(command: Any) -> Any:
     helps = typer.main.get_command(declaring).params
     for flag in helps:
         flag.expose_value = False
-    below = [command]
-    for item in below:
+    for item in below(command):
         item.params.extend(helps)
-        below.extend(getattr(item, "commands", {}).values())
     return command
 
 

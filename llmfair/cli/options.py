@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from datetime import date
 from functools import cached_property, partial
@@ -22,7 +22,7 @@ import typer
 
 from llmfair import registry, terminal
 from llmfair.audits.kind import kinds, studies
-from llmfair.cli.help import PANELS, AdvancedPanel
+from llmfair.cli.help import PANELS, AdvancedPanel, below
 from llmfair.errors import UsageError, did_you_mean, warn
 from llmfair.io import files, secrets
 from llmfair.settings import commands, named, value_of
@@ -170,12 +170,11 @@ def group(name: str, meaning: str, panel: str = "Look") -> typer.Typer:
 
 def with_one_reader(command: Any) -> Any:
     """The command and all below it, whose values are read as those of files and of Python are."""
-    settings = getattr(getattr(command.callback, "__wrapped__", None), "settings", None)
-    items = {item.name: item for item in fields(settings)} if settings is not None else {}
-    for param in command.params:
-        param.process_value = partial(_read, param, settings, items.get(param.name))
-    for below in getattr(command, "commands", {}).values():
-        with_one_reader(below)
+    for each in below(command):
+        settings = getattr(getattr(each.callback, "__wrapped__", None), "settings", None)
+        items = {item.name: item for item in fields(settings)} if settings is not None else {}
+        for param in each.params:
+            param.process_value = partial(_read, param, settings, items.get(param.name))
     return command
 
 
@@ -217,11 +216,9 @@ def variable(name: str) -> str:
     return f"LLMFAIR_{name.upper()}"
 
 
-def variables(command: Any) -> Iterator[str]:
+def variables(command: Any) -> set[str]:
     """The environment variables of all flags of a command and of those below it."""
-    yield from (param.envvar for param in command.params if param.envvar)
-    for below in getattr(command, "commands", {}).values():
-        yield from variables(below)
+    return {param.envvar for each in below(command) for param in each.params if param.envvar}
 
 
 def _flag_of(item: Field[Any], hidden: bool) -> Flag:
