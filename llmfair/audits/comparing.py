@@ -162,8 +162,9 @@ def changes_by_query(
             f"{base.name} and {other.name} have no {kind_of(base.results.task).words.condition} in common.",
             f"llmfair runs show {base.run.path} names its own",
         )
-    plain = {*keys, *(key.of_all_contrasts for key in keys)}
-    both = {name for name, key in base.values.keys() & other.values.keys() if key in plain}
+    # what compares no groups is one figure for all contrasts
+    alike = [*dict.fromkeys(key.of_all_contrasts for key in keys)]
+    both = {name for name, key in base.values.keys() & other.values.keys() if key in (*keys, *alike)}
     findings = (finding for run in (base, other) for finding in run.results.findings.values())
     both |= {finding.measure for finding in findings} & {*other.results.measures}
     listed = ",".join(name for name in base.results.measures if name in both)
@@ -174,12 +175,9 @@ def changes_by_query(
     measures = chosen or directed
     headlines = headlines_of(measures)
     shown = [name for name in base.results.shown if name in other.results.shown]
-    every = {
-        key: key.of_all_contrasts for key in keys
-    }  # what compares no groups is one figure for all contrasts
     of_groups = {of for of, key in base.values if isinstance(key, Key) and key.contrast}
-    asked = ((of, dict.fromkeys(every if str(of) in of_groups else every.values())) for of in measures)
-    for measure, key in ((measure, key) for measure, of in asked for key in of):
+    asked = [(of, key) for of in measures for key in (keys if str(of) in of_groups else alike)]
+    for measure, key in asked:
         name, on_log_scale = as_shown(str(measure), shown), measure.definition.scale == "log"
         before, after = (run.values.get((str(measure), key), {}) for run in (base, other))
         queries = sorted(before.keys() & after.keys())

@@ -18,16 +18,7 @@ from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED, plain_name
 from llmfair.metrics.names import in_words
 from llmfair.nouns import Key, Side, condition_of, is_of
-from llmfair.report.figures import (
-    HEADLINES,
-    against_the_band,
-    favoured_of,
-    on_log,
-    ratio_of,
-    spoken_of,
-    utility_of,
-    value_of,
-)
+from llmfair.report import figures
 from llmfair.report.groups import Section, about
 from llmfair.report.page import Page, Source, missing_of, plain_page, queries_table, warnings_of
 from llmfair.report.phrases import few_queries, reasons
@@ -68,8 +59,8 @@ def compare_table(compared: Comparison) -> Table:
         if not row.headline or row.run in same or row.reason in (OTHER_REACH, OTHER_DESIGN):
             return None
         if row.better == "parity":
-            way, figures = change_of(row, compared)
-            return f"{way}: {figures}" if way == NOT_ASSESSABLE else way
+            way, why_not = change_of(row, compared)
+            return f"{way}: {why_not}" if way == NOT_ASSESSABLE else way
         if row.change is None or row.base is None or row.other is None:
             return f"{NOT_ASSESSABLE}: {why(row)}"
         if row.p_adjusted is None or row.p_adjusted >= 1 - compared.level:
@@ -149,7 +140,7 @@ def score_table(results: ScoreResults) -> Table:
     ranked = [run.conditions[condition].queries for run, condition, _ in conditions]
     uneven = len({*ranked}) > 1
     contrasts = {run.run: run.contrasts for run in runs}
-    figures: dict[tuple[str, str, str, str], Row] = {
+    cells: dict[tuple[str, str, str, str], Row] = {
         (row.run, row.key(contrasts[row.run]), row.measure, row.group): row for row in results.rows
     }
     words = {Words("first group", "second group") if run.contrasts else run.words for run in runs}
@@ -158,14 +149,14 @@ def score_table(results: ScoreResults) -> Table:
         ((m, ""), (run, Key(key, contrast=group)), row)
         if contrasts[run] and group not in ("", *Side)
         else ((m, sides.get(group, group)), (run, key), row)
-        for (run, key, m, group), row in figures.items()
+        for (run, key, m, group), row in cells.items()
     )
 
     def conclusion(row: NamedCondition) -> str:
         run, key, _ = row
         if (finding := run.findings.get(key)) is None:
             return ""
-        figure = figures.get((run.run, key, finding.measure, ""))
+        figure = cells.get((run.run, key, finding.measure, ""))
         words = Words(*key.groups) if isinstance(key, Key) and key.contrast else run.words
         return kind_of(run.task).words.concluded(finding, figure, results.band, words)
 
@@ -333,23 +324,21 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
 def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:
     """Utility and exposure of measured runs, and the headline of each against the band."""
     rows = [row for row in results.rows if row.query_id == "all" and row.group == ""]
-    named = named_keys(results)
     concluded = {finding.measure for run in results.runs for finding in run.findings.values()}
     others = [name for name in results.measures if name not in concluded]
-    across, up = utility_of(others, measures) or "", ratio_of(others, measures) or ""
-    points: list[Point] = []
-    headlines = []
-    for run, condition, name in named:
-        figures: dict[tuple[str, str], Figure] = {
+    across, up = figures.utility_of(others, measures) or "", figures.ratio_of(others, measures) or ""
+    points, headlines = list[Point](), []
+    for run, condition, name in named_keys(results):
+        cells: dict[tuple[str, str], Figure] = {
             (row.measure, row.key(run.contrasts)): row for row in rows if row.run == run.run
         }
-        utility, ratio = (value_of(figures.get((measure, condition))) for measure in (across, up))
-        ratio = on_log(ratio)
+        utility, ratio = (figures.value_of(cells.get((measure, condition))) for measure in (across, up))
+        ratio = figures.on_log(ratio)
         if utility and ratio:
             points.append((name, utility, ratio))
         if finding := run.findings.get(condition):
-            headlines.append(spoken_of(finding, name, condition, figures))
+            headlines.append(figures.spoken_of(finding, name, condition, cells))
     if points:
         yield utility_and_ratio(points, plain_name(across), plain_name(up), None)
-    favoured = favoured_of(results.runs[0].words)
-    yield from against_the_band(headlines, measures, results.band, favoured, HEADLINES)
+    favoured = figures.favoured_of(results.runs[0].words)
+    yield from figures.against_the_band(headlines, measures, results.band, favoured, figures.HEADLINES)

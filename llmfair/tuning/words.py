@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict
 
 from llmfair import terminal
 from llmfair.audits.commands import SHARED_WITH_TRAINING
@@ -19,7 +19,7 @@ from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
-from llmfair.nouns import PAIRS, Conclusion, Key, PairStratum
+from llmfair.nouns import PAIRS, Cell, Conclusion, Key, PairStratum
 from llmfair.report.groups import Section
 from llmfair.report.page import Page, Source, plain_page
 from llmfair.report.phrases import capitalised, cell, few_queries, percent
@@ -70,10 +70,10 @@ def _row(stratum: PairStratum, model: str, results: FinetuneResults) -> dict[str
     if finding is not None:
         conclusion = pair_conclusion(finding, odds, results.band, results.words)
     return {
-        "pairs": f"{stratum}, {sum(astuple(cells)):,}" if model == BASE else "",
+        "pairs": f"{stratum}, {sum(cells.values()):,}" if model == BASE else "",
         "answers of": model,
-        "protected": f"{text('WinShare', 'protected')} ({cells.PP:,})",
-        "unprotected": f"{text('WinShare', 'unprotected')} ({cells.UU:,})",
+        "protected": f"{text('WinShare', 'protected')} ({cells[Cell.PP]:,})",
+        "unprotected": f"{text('WinShare', 'unprotected')} ({cells[Cell.UU]:,})",
         "flips": text("FlipRate"),
         "tied": text("TieRate"),
         f"{ODDS} [{results.level * 100:g} %]": cell(odds),

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import astuple, replace
 
 from llmfair.audits.pairwise.measure import HEADLINE
-from llmfair.audits.pairwise.results import CellCounts, PairFinding
+from llmfair.audits.pairwise.results import PairFinding
 from llmfair.nouns import Side
 from llmfair.results import RunVerdict
 from llmfair.stats.intervals import conclude
@@ -91,7 +91,7 @@ def test_a_hand_case() -> None:
     places = np.random.default_rng(0).permutation(50)
     answered = AnsweredPairs(asked, np.array(cells, dtype=float)[places], GENDER)
     found = figures(answered, answered)
-    assert found.cells["relevant"] == CellCounts(PP=30, UU=10, FF=5, SS=3, T=2, M1=0, M2=0)
+    assert found.cells["relevant"] == {"PP": 30, "UU": 10, "FF": 5, "SS": 3, "T": 2, "M1": 0, "M2": 0}
     assert found.value("TieRate", "relevant") == pytest.approx(2 / 50)
     assert found.value("Consistency", "relevant") == pytest.approx(40 / 50)
     assert found.value("FlipRate", "relevant") == pytest.approx(8 / 50)
@@ -102,7 +102,7 @@ def test_a_hand_case() -> None:
 
 def test_a_tie_is_nobody_s_win_and_what_cannot_be_measured_is_not_parity() -> None:
     found = figures(answers(lambda pair: (0.0, 0.0)), biased(-1.0))
-    assert found.cells["relevant"] == CellCounts(PP=0, UU=0, FF=0, SS=0, T=288, M1=0, M2=0)
+    assert found.cells["relevant"] == {"PP": 0, "UU": 0, "FF": 0, "SS": 0, "T": 288, "M1": 0, "M2": 0}
     assert found.value("TieRate", "irrelevant") == 1 and found.value("FirstSlotRate", "irrelevant") is None
     assert found.value("Consistency", "irrelevant") == 0
     assert found.value("SmoothedWinRatio", "relevant") is None

@@ -13,13 +13,14 @@ from statistics import fmean, harmonic_mean
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from llmfair.asking.dispatch import Program
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Design, Outcome
 from llmfair.audits.documents import CallPlan
 from llmfair.audits.kind import results_of
 from llmfair.audits.label_error import judged_between, judged_of, odds_with
-from llmfair.audits.lists import drawn_of, is_judged, load_lists, selected_queries, with_prompt
+from llmfair.audits.lists import is_judged, load_lists, selected_queries, with_prompt
 from llmfair.audits.pairwise.measure import HEADLINE, outcome_of, seen, share, with_weights
 from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts, PairwiseResults
 from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
@@ -188,24 +189,19 @@ class PairwiseDesign(Design[PairVerdict]):
         """What results say of the design."""
         settings = self.settings
         odds: dict[str, float] | None = None
-        if settings.label_error is not None:
-            of_contrasts = {
-                contrast: odds_with(settings.label_error, judged_between(self._judged, contrast), None)
-                for contrast in self.attribute.contrasts
-            }
-            each = ((key, of_contrasts[key.contrast].get(key.stratum)) for key in self.keys)
-            odds = {key: of for key, of in each if of is not None}
+        if (wrong := settings.label_error) is not None:
+            between = {key: judged_between(self._judged, key.contrast) for key in self.keys}
+            odds = {key: odds_with(wrong, judged, None)[key.stratum] for key, judged in between.items()}
         how = (
-            "form", "answers", "noise_share", "repeats", "weights", "adjust", "sequential", "label_error", "seed",
-            "pairs",
+            "form", "answers", "noise_share", "repeats", "weights", "adjust", "sequential", "label_error", "pairs",
         )  # fmt: skip
+        general = structs.replace(super().facts(), conditions=[PAIRS], strata=[*self.strata], factors=None)
         return PairwiseFacts(
+            **structs.asdict(general),
             **{name: getattr(settings, name) for name in how},
-            preset=settings.preset_name(), queries=len(self.queries), conditions=[PAIRS], strata=[*self.strata],
-            **self.group_facts,
             constrained=settings.constrain, max_pairs=settings.max_pairs if settings.sequential else None,
-            judged=self._judged, odds_of_label_error=odds, prompt_sha256=self.prompt.sha256, calls=self.calls,
-            grades=self._grades or None, drawn=drawn_of(self.dataset, settings),
+            judged=self._judged, odds_of_label_error=odds, prompt_sha256=self.prompt.sha256,
+            grades=self._grades or None,
             pairs_asked={
                 key: self.asked(key) if settings.sequential else sum(len(of.pairs) for of in probes.values())
                 for key, probes in self.pairs.items()

@@ -456,7 +456,7 @@ def finding_of(column: Column, key: Key, verdicts: Sequence[PairVerdict], asked:
 def cell_counts(verdicts: Sequence[PairVerdict], repeats: int = 1) -> CellCounts:
     """How many pairs came to each cell, in their first `repeats` draws."""
     counts = Counter(verdict.cell for verdict in verdicts if verdict.draw < repeats)
-    return CellCounts(**{cell.value: counts[cell] for cell in Cell})
+    return {cell: counts[cell] for cell in Cell}
 
 
 def cell_shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights) -> CellShares | None:
@@ -470,7 +470,7 @@ def cell_shares(verdicts: Sequence[PairVerdict], repeats: int, weights: Weights)
     counts = np.array([[cells[cell] for cell in Cell] for cells in by_queries.values()], dtype=float)
     if weights == "macro":
         counts /= counts.sum(axis=1, keepdims=True)
-    return CellShares(*(counts.sum(axis=0) / counts.sum()).tolist())
+    return dict(zip(Cell, (counts.sum(axis=0) / counts.sum()).tolist(), strict=True))
 
 
 def answer_counts(verdicts: Sequence[PairVerdict], constrained: bool = False) -> PairAnswers:

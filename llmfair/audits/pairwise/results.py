@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import fsum
 from pathlib import Path
 from sys import intern
 from typing import Annotated, Literal, Self, get_args
@@ -14,14 +13,13 @@ from msgspec.structs import replace
 from llmfair.audits.runs.stopping import StoppingPoint
 from llmfair.backends.python import SCORES
 from llmfair.io.files import integer, number, read_csv
-from llmfair.nouns import Key, PairAnswer, PairStratum, PairVerdict, Side, by_query, pair_answer
+from llmfair.nouns import Cell, Key, PairAnswer, PairStratum, PairVerdict, Side, by_query, pair_answer
 from llmfair.results import (
     AnswerCounts,
     Count,
     Counts,
     DesignFacts,
     Finding,
-    HowDrawn,
     JsonObject,
     OddsPower,
     Results,
@@ -63,11 +61,16 @@ class PairwiseFacts(DesignFacts, frozen=True, kw_only=True):
     pairs_asked: Counts = {}
     without_pairs: Mapping[str, Sequence[str]] = {}
     grades: Mapping[str, PairGrades] | None = None
-    drawn: HowDrawn | None = None
 
     @property
     def prompted(self) -> bool:
         return self.form != SCORES
+
+
+CellCounts = Mapping[Cell, Count]
+"""Pairs by what both answers came to."""
+CellShares = Mapping[Cell, Share]
+"""Of a query on average; they sum to 1."""
 
 
 class PairAnswers(AnswerCounts, frozen=True, kw_only=True):
@@ -90,34 +93,6 @@ class PairAnswers(AnswerCounts, frozen=True, kw_only=True):
     def problem(self) -> str | None:
         problems = {name: n for name, n in self.problems.items() if name != "tie"}
         return max(problems, key=problems.__getitem__, default=None)
-
-
-class CellCounts(JsonObject, frozen=True):
-    """Pairs by what both answers came to (verdicts.Cell)."""
-
-    PP: Count
-    UU: Count
-    FF: Count
-    SS: Count
-    T: Count
-    M1: Count
-    M2: Count
-
-
-class CellShares(JsonObject, frozen=True):
-    """Of a query on average; they sum to 1."""
-
-    PP: Share
-    UU: Share
-    FF: Share
-    SS: Share
-    T: Share
-    M1: Share
-    M2: Share
-
-    def of(self, *names: str) -> float:
-        """The share of these cells together."""
-        return fsum(getattr(self, name) for name in names)
 
 
 class Bound(JsonObject, frozen=True):

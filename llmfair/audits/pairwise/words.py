@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from llmfair.audits.runs.stopping import settled_text
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED
 from llmfair.metrics.names import in_words
-from llmfair.nouns import Conclusion, Key, PairOutcome, PairVerdict
+from llmfair.nouns import Cell, Conclusion, Key, PairOutcome, PairVerdict
 from llmfair.report import groups, phrases, plan
 from llmfair.report.figures import headline_plots, ratio_of
 from llmfair.report.groups import Furthest, FurthestQuery, Section, Values
@@ -53,6 +54,8 @@ OF_CONTRASTS = (
 )
 OF_PAIRS = "every pair weighs the same, not every query (--weights pooled)"
 LITTLE_MASS = 0.5
+FLIPS = Cell.FF, Cell.SS
+"""To the item shown first, and second."""
 
 
 def pairwise_table(results: PairwiseResults) -> Table:
@@ -68,13 +71,15 @@ def pairwise_table(results: PairwiseResults) -> Table:
         part = f"{chains.ranked:,} of {count(chains.asked, 'probe')}" * (chains.ranked < chains.asked)
         conclusions[key] = "; ".join(filter(None, (part, conclusion)))
     forced = design.constrained and not any(counts.unformed for counts in results.answers.values())
-    ties = any(cells.T for cells in results.cells.values())
+    ties = any(cells[Cell.T] for cells in results.cells.values())
 
-    def of(*names: str) -> Callable[[str], str]:
-        return lambda key: f"{100 * shares.of(*names):.1f} %" if (shares := results.shares[key]) else ""
+    def of(*cells: Cell) -> Callable[[str], str]:
+        return lambda key: (
+            f"{100 * fsum(map(shares.__getitem__, cells)):.1f} %" if (shares := results.shares[key]) else ""
+        )
 
     def flips(key: str) -> str:
-        each = [of(*names)(key) for names in (("FF", "SS"), ("FF",), ("SS",))]
+        each = [of(*cells)(key) for cells in (FLIPS, FLIPS[:1], FLIPS[1:])]
         return "{} ({} / {})".format(*each) * bool(results.shares[key])
 
     def win_ratio(key: str) -> Figure | None:
@@ -85,28 +90,22 @@ def pairwise_table(results: PairwiseResults) -> Table:
     columns: list[Column[str]] = [
         ("pairs", str),
         (f"preference odds [{results.level * 100:g} %]", lambda key: rows.get(("AdjustedOdds", key))),
-        (first, of("PP")),
-        (second, of("UU")),
+        (first, of(Cell.PP)),
+        (second, of(Cell.UU)),
         ("flips (first / second)", flips),
-        ("tied", of("T") if ties else lambda key: ""),
-        ("unparseable", (lambda key: "forced") if forced else of("M1", "M2")),
+        ("tied", of(Cell.T) if ties else lambda key: ""),
+        ("unparseable", (lambda key: "forced") if forced else of(Cell.M1, Cell.M2)),
         ("WinRatio", win_ratio),
         (f"conclusion ({low:g}–{high:g})", conclusions.get),
     ]
-    asked, calls = (
-        f"{count(design.pairs or 0, 'pair')} {'a contrast' if design.contrasts else 'each'}",
-        f"{phrases.calls_of(results)} calls",
-    )
+    asked = f"{count(design.pairs or 0, 'pair')} {'a contrast' if design.contrasts else 'each'}"
+    calls = f"{phrases.calls_of(results)} calls"
     if design.sequential:
         asked, calls = f"up to {count(design.max_pairs or 0, 'pair')} a stratum", "stopping when settled"
-    title = [
-        "Pairwise",
-        *phrases.audited_note(results),
-        f"{count(design.queries, 'query', 'queries')}, {asked}, both orders",
-        calls,
-        f"preset {design.preset}" if design.preset else "",
-    ]
-    notes = filter(None, _notes(results, rows))
+    size = f"{count(design.queries, 'query', 'queries')}, {asked}, both orders"
+    preset = f"preset {design.preset}" * bool(design.preset)
+    title = ["Pairwise", *phrases.audited_note(results), size, calls, preset]
+    notes = _notes(results, rows)
     return Table.of(title, columns, [*conclusions], notes, results.band, said=conclusions, sees=results.sees)
 
 
@@ -143,12 +142,13 @@ def pair_conclusion(finding: PairFinding, row: Figure | None, band: Band, words:
     return text
 
 
-def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
+def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str]:
     """What has to be known to read the table, the weightiest first."""
-    design, strata = results.design, told(results)
+    design, strata, findings = results.design, told(results), results.findings
+    by_stratum = [] if design.contrasts else strata
     if others := len(design.keys) - len(strata):
         yield f"{count(others, 'more contrast')} of strata, none outside the band: metrics.csv has them"
-    yield NOT_JUDGED if UNJUDGED in design.strata else None
+    yield from [NOT_JUDGED] * (UNJUDGED in design.strata)
     yield from phrases.passed_over("the labels", results.answers.values())
     for stratum in strata:
         if (mass := results.answers[stratum].mass) is not None:
@@ -164,28 +164,58 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
     yield from few_queries(design.queries)
     for stratum in strata:
         if (stopped := results.stopping.get(stratum)) is not None:
-            level, aside = f"{results.level * 100:g} %", ""
+            aside = ""
             if stopped.confidence:
                 first, last = stopped.confidence
+                level = f"{results.level * 100:g} %"
                 aside = f" ({level} confidence sequence of BalancedRatio {first:.2f} … {last:.2f})"
             yield settled_text(stratum, stopped, results.band, "pair", aside)
-    by_stratum = [] if design.contrasts else strata
-    yield from (_position_note(stratum, results, rows) for stratum in by_stratum)
+    for stratum in by_stratum:  # how much of the answers is position, how much noise, where any can be read
+        shares, finding = results.shares[stratum], findings.get(stratum)
+        first_slot, noise, balanced = (
+            row.value if (row := rows.get((name, stratum))) else None
+            for name in ("FirstSlotRate", "NoiseRate", "BalancedRatio")
+        )
+        if not shares or first_slot is None:
+            continue
+        flips = 100 * fsum(map(shares.__getitem__, FLIPS))
+        text = (
+            f"{stratum}: {flips:.0f} % of pairs flip with the order (the item shown first wins "
+            f"{first_slot * 100:.0f} % of answers)"
+        )
+        text += "" if noise is None else f"; test–retest disagreement {noise * 100:.0f} %"
+        text += "" if balanced is None else f"; BalancedRatio {balanced:.3f}"
+        if finding is not None and finding.icc is not None:
+            text += f"; icc {finding.icc:.2f}, design effect {finding.design_effect:.1f}"
+        yield text
     tests = [
-        f"{stratum} {p_text(row.p_adjusted)} ({finding.test})"
-        for stratum, finding in results.findings.items()
-        if stratum in strata
-        if (row := rows.get(("AdjustedOdds", stratum))) is not None and row.p_adjusted is not None
+        f"{stratum} {p_text(row.p_adjusted)} ({findings[stratum].test})"
+        for stratum in strata
+        if stratum in findings and (row := rows.get(("AdjustedOdds", stratum)))
+        if row.p_adjusted is not None
     ]
-    yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(tests)}" if tests else None
+    if tests:
+        yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(tests)}"
     if not design.contrasts:
         yield from phrases.found_with(
-            "odds of {:g} as other than 1", results.findings.values(), "queries like these", "pairwise"
+            "odds of {:g} as other than 1", findings.values(), "queries like these", "pairwise"
         )
     if any(measure == "WinRatio" for measure, _ in rows):
         yield "WinRatio counts only pairs that do not flip: the square of the odds when answers are independent"
-    yield OF_PAIRS if design.weights == "pooled" else None
-    yield from (_unparseable_note(stratum, results) for stratum in by_stratum)
+    yield from [OF_PAIRS] * (design.weights == "pooled")
+    for stratum in by_stratum:  # how many answers say nothing, and what difference they could make
+        answers, finding = results.answers[stratum], findings.get(stratum)
+        if not answers.problems:
+            continue
+        text = f"{stratum}: unparseable answers {percent(answers.unparseable, answers.answers)}"
+        if problems := ", ".join(f"{name} {n:,}" for name, n in answers.problems.items() if name != "tie"):
+            text += f" ({problems})"
+        if ties := answers.problems.get("tie"):
+            text += f", tied ones {percent(ties, answers.answers)}"
+        if finding and finding.worst_case:
+            low, high = (100 * end for end in finding.worst_case)
+            text += f"; whatever they were, the protected group wins {low:.1f}–{high:.1f} % of answers"
+        yield text
     yield from pairs_notes(design)
     for name, grades in (design.grades or {}).items():
         if name in strata and not grades.matched and grades.difference:
@@ -196,41 +226,6 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str | None]:
                 "they are asked against, which the odds do not take out; --grades match does"
             )
     yield from phrases.drawn_note(design.drawn)
-
-
-def _position_note(stratum: str, results: PairwiseResults, rows: Rows) -> str | None:
-    """How much of the answers is position, how much noise; nothing where no answer can be read."""
-    shares, finding = results.shares[stratum], results.findings.get(stratum)
-    names = ("FirstSlotRate", "NoiseRate", "BalancedRatio")
-    of_all = [rows.get((name, stratum)) for name in names]
-    first, noise, balanced = (None if row is None else row.value for row in of_all)
-    if not shares or first is None:
-        return None
-    text = (
-        f"{stratum}: {100 * shares.of('FF', 'SS'):.0f} % of pairs flip with the order (the item shown first wins "
-        f"{first * 100:.0f} % of answers)"
-    )
-    text += "" if noise is None else f"; test–retest disagreement {noise * 100:.0f} %"
-    text += "" if balanced is None else f"; BalancedRatio {balanced:.3f}"
-    if finding is not None and finding.icc is not None:
-        text += f"; icc {finding.icc:.2f}, design effect {finding.design_effect:.1f}"
-    return text
-
-
-def _unparseable_note(stratum: str, results: PairwiseResults) -> str | None:
-    """How many answers say nothing, and what difference they could make."""
-    answers, finding = results.answers[stratum], results.findings.get(stratum)
-    if not answers.problems:
-        return None
-    text = f"{stratum}: unparseable answers {percent(answers.unparseable, answers.answers)}"
-    if problems := ", ".join(f"{name} {n:,}" for name, n in answers.problems.items() if name != "tie"):
-        text += f" ({problems})"
-    if ties := answers.problems.get("tie"):
-        text += f", tied ones {percent(ties, answers.answers)}"
-    if finding and finding.worst_case:
-        low, high = (100 * end for end in finding.worst_case)
-        text += f"; whatever they were, the protected group wins {low:.1f}–{high:.1f} % of answers"
-    return text
 
 
 def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
@@ -287,10 +282,9 @@ class PairWords(VerdictWords):
         figure, groups = case.figure, case.groups
         if figure is None or groups is None:
             return super().disparity(case)
-        ends = [figure.value, figure.low, figure.high]
+        low, value, high = figure.ends
         if not case.protected_behind:
-            ends = [end and 1 / end for end in (figure.value, figure.high, figure.low)]
-        value, low, high = ends
+            high, value, low = (end and 1 / end for end in figure.ends)
         if value is not None and low is not None and high is not None:
             won, least, most = phrases.numbers([100 * odds for odds in (value, low, high)], (100,), 0)
             times, of = f"{won} times", f"{case.facts.level * 100:g} % CI {least} to {most}, {case.counted}"
@@ -542,7 +536,11 @@ def pairwise_section(results: PairwiseResults, folder: Path, exhibits: Exhibits)
     table, declared = pairwise_table(results), exhibits.measures
     by = ratio_of(results.measures, declared, of_queries=True)
     asked = ", ".join(f"{n:,} {stratum}" for stratum, n in asked_of(results.design).items())
-    shares = [(key, asdict(of_it)) for key in told(results) if (of_it := results.shares[key])]
+    shares = [
+        (key, {str(cell): share for cell, share in of_it.items()})
+        for key in told(results)
+        if (of_it := results.shares[key])
+    ]
     words = Words("first group", "second group") if results.design.contrasts else results.words
     answers = [stacked_answers(shares, asdict(words))] if shares else []
     return Section(

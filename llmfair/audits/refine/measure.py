@@ -242,18 +242,6 @@ CONCLUDED = {1: Conclusion.WITHIN, -1: Conclusion.OUTSIDE, 0: Conclusion.INCONCL
 FEW_CHANGED = "few_changed"
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What conclusions are made from: the objective, the measure that nearness is told by too, and that of the cost;
-    the loss of relevance that counts as none, and the controls."""
-
-    objective: str
-    aimed: str
-    utility: str
-    margin: float
-    controls: Sequence[str] = ()
-
-
 class Contrast(NamedTuple):
     """fair-qr less another method in one measure: the row of all topics, and how many of them differ."""
 
@@ -282,7 +270,7 @@ def controls_of(baselines: Mapping[str, str] | None) -> list[str]:
 
 
 def concluded(
-    rule: Rule, columns: Sequence[Column], rows: Sequence[Measurement], inference: Inference
+    design: RefineFacts, columns: Sequence[Column], rows: Sequence[Measurement], inference: Inference
 ) -> tuple[list[Measurement], dict[str, RefineFinding], int]:
     """The rows with those of the changes and the conclusion, what is concluded, and how many p were adjusted."""
     changes, contrasts = list[Measurement](), dict[tuple[str, str], Contrast]()
@@ -294,7 +282,10 @@ def concluded(
     for place, p in zip(contrasts, adjusted, strict=True):
         row, changed = contrasts[place]
         contrasts[place] = Contrast(replace(row, p_adjusted=p), changed)
-    finding, place = finding_of(rule, contrasts, inference.level), (rule.objective, BASELINE)
+    finding, place = (
+        finding_of(rule_of(design), controls_of(design.baselines), contrasts, inference.level),
+        (design.objective, BASELINE),
+    )
     of_all = {each: contrast.row for each, contrast in contrasts.items()}
     if place in of_all:
         of_all[place] = replace(of_all[place], conclusion=finding.conclusion)
@@ -362,26 +353,34 @@ def certain(contrast: Contrast, level: float) -> int:
     return 0 if row.p > 1 - level + ROUNDING else better(row.measure) * ((row.low > 0) - (row.high < 0))
 
 
-def finding_of(rule: Rule, contrasts: Contrasts, level: float) -> RefineFinding:
+def rule_of(design: RefineFacts) -> RefineFinding:
+    """What a run's conclusions are made from, and nothing concluded: the objective, the measure that nearness is told
+    by too, that of the cost, and the loss of it that counts as none."""
+    return RefineFinding(
+        measure=design.objective, aimed=design.aimed, utility=design.utility, margin=design.margin,
+        conclusion=Conclusion.NOT_ASSESSABLE, reason="no_query_measured",
+    )  # fmt: skip
+
+
+def finding_of(
+    rule: RefineFinding, controls: Sequence[str], contrasts: Contrasts, level: float
+) -> RefineFinding:
     """What the changes from the original query and from the controls say.
 
     A control that orders pages by the target is nearly as near as can be in AWRF, which no keyword orders: there it is
     enough not to be farther for certain.
     """
-    objective, utility = contrasts.get((rule.objective, BASELINE)), contrasts.get((rule.utility, BASELINE))
-    finding = RefineFinding(
-        measure=rule.objective, aimed=rule.aimed, utility=rule.utility,
-        conclusion=Conclusion.NOT_ASSESSABLE,
-        reason="no_query_measured" if objective is None else objective.row.reason, margin=rule.margin,
-    )  # fmt: skip
-    if objective is None or objective.row.low is None:
-        return finding
+    objective, utility = contrasts.get((rule.measure, BASELINE)), contrasts.get((rule.utility, BASELINE))
+    if objective is None:
+        return rule
+    if objective.row.low is None:
+        return structs.replace(rule, reason=objective.row.reason)
     signs = {place: certain(each, level) for place, each in contrasts.items()}
-    goals = [goal for measure in (rule.objective, rule.aimed) if (goal := (measure, BASELINE)) in contrasts]
+    goals = [goal for measure in (rule.measure, rule.aimed) if (goal := (measure, BASELINE)) in contrasts]
     nearer, beyond = min(signs[goal] for goal in goals), 1
-    for name in rule.controls:
+    for name in controls:
         farther = signs.get((rule.aimed, name)) == -1
-        beyond = min(beyond, -1 if farther else signs.get((rule.objective, name), 0))
+        beyond = min(beyond, -1 if farther else signs.get((rule.measure, name), 0))
     conclusion, changed = CONCLUDED[min(nearer, beyond)], min(contrasts[goal].changed for goal in goals)
     few = conclusion is Conclusion.INCONCLUSIVE and changed < FEWEST_TESTED
     loss = None  # open
@@ -390,12 +389,12 @@ def finding_of(rule: Rule, contrasts: Contrasts, level: float) -> RefineFinding:
     elif utility is not None and utility.row.low is not None and utility.changed >= FEWEST_TESTED:
         loss = None if utility.row.low < -rule.margin else False
     control = min(
-        (name for name in rule.controls if (rule.objective, name) in contrasts),
-        key=lambda name: better(rule.objective) * (contrasts[rule.objective, name].row.value or 0.0),
+        (name for name in controls if (rule.measure, name) in contrasts),
+        key=lambda name: better(rule.measure) * (contrasts[rule.measure, name].row.value or 0.0),
         default=None,
     )
     return structs.replace(
-        finding, conclusion=conclusion, reason=FEW_CHANGED if few else None, changed=changed, nearer=CLAIMS[nearer],
+        rule, conclusion=conclusion, reason=FEW_CHANGED if few else None, changed=changed, nearer=CLAIMS[nearer],
         beyond=CLAIMS[beyond], control=control, loss=loss, p=objective.row.p, p_adjusted=objective.row.p_adjusted,
     )  # fmt: skip
 
@@ -430,8 +429,7 @@ def outcome_of(
     }
     columns = measure_all(design.measures, observations)
     inference = Inference(level=design.settings.level, seed=design.settings.seed)
-    rule = rule_of(design.facts())
-    rows, findings, tests = concluded(rule, columns, summarise(columns, inference), inference)
+    rows, findings, tests = concluded(design.facts(), columns, summarise(columns, inference), inference)
     trail = [line for refined in ended for line in trail_of(design, refined)]
     targets = [design.targets[refined.query.query_id] for refined in topics]
     least = mean_of(map(design.least, targets)) if design.objective.name == "KL" else None
@@ -460,20 +458,15 @@ def outcome_of(
     )  # fmt: skip
 
 
-def rule_of(design: RefineFacts) -> Rule:
-    """What a run's conclusions are made from."""
-    return Rule(design.objective, design.aimed, design.utility, design.margin, controls_of(design.baselines))
-
-
 def score_refine(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A run folder from its files alone: the figures of its audit, unless others are asked for. Raises UsageError."""
     results: RefineResults = results_of(run)
     scoring.check_attribute(run, results, settings)
-    rule, observations = rule_of(results.design), read_observations(run)
-    goals = (rule.objective, rule.aimed, rule.utility)
+    design, observations = results.design, read_observations(run)
+    goals = (design.objective, design.aimed, design.utility)
     measures, shown = scoring.measures_of(settings, results, Judged, goals)
     return scoring.measured_by(
-        run, results, settings, observations, measures, shown, partial(concluded, rule)
+        run, results, settings, observations, measures, shown, partial(concluded, design)
     )
 
 

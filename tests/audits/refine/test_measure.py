@@ -11,16 +11,21 @@ import pytest
 from scipy.stats import ttest_rel
 
 from llmfair.audits.aggregates import Inference
-from llmfair.audits.refine.measure import Contrasts, Rule, contrast, controls_of, finding_of, paper_tests
+from llmfair.audits.refine.measure import Contrasts, contrast, controls_of, finding_of, paper_tests
 from llmfair.audits.refine.results import RefineFinding
 from llmfair.audits.refine.words import paper_table, status_of
 from llmfair.metrics.base import Column
 from llmfair.metrics.names import parse_measure
+from llmfair.nouns import Conclusion
 from llmfair.prompts import load_prompt
 from tests.cli.command import ran
 from tests.shared import shared
 
 GOALS = ("KL@20", "AWRF@20", "nDCG@20")
+RULE = RefineFinding(
+    measure=GOALS[0], aimed=GOALS[1], utility=GOALS[2], margin=0.05, reason=None,
+    conclusion=Conclusion.NOT_ASSESSABLE,
+)  # fmt: skip
 EVEN = (0.9, 1.1, 0.95, 1.05, 0.98, 1.02, 1.0, 1.0)
 """Eight topics' changes as multiples of their mean, which is 1."""
 
@@ -36,7 +41,7 @@ def contrasts(**changes: Sequence[Sequence[float]]) -> Contrasts:
 
 def concluded(**changes: Sequence[Sequence[float]]) -> RefineFinding:
     controls = [name for name in changes if name != "bm25"]
-    return finding_of(Rule(*GOALS, 0.05, controls), contrasts(**changes), 0.95)
+    return finding_of(RULE, controls, contrasts(**changes), 0.95)
 
 
 def each(*means: float) -> list[list[float]]:
