@@ -151,7 +151,7 @@ def stored(
             other = replaces and _manifest(path) != plan
             engine = None if other else _engine(path, source, analyzer, "another folder, or remove it")
             if engine is None:
-                _build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
+                build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
                 index = tantivy.Index.open(str(path))
                 engine = TantivyEngine(index, analyzer, identity(analyzer, source[:12]))
             return engine
@@ -208,7 +208,7 @@ def filled(index: tantivy.Index, documents: Iterable[Document], commit_every: in
         writer.wait_merging_threads()  # lets go of the folder, too
 
 
-def _build(
+def build(
     path: Path, documents: Iterable[Document], plan: Mapping[str, Any], analyzer: Analyzer, commit_every: int
 ) -> None:
     """Makes the index beside its place, on what a killed build of the same plan committed, and moves it there whole."""

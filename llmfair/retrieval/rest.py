@@ -311,56 +311,51 @@ class SearchEngines:
         self._server(url, index)
 
         def fill(folder: Path, documents: Iterable[Document], *, source: str) -> None:
+            """Goes on with an index that was begun; one that is whole is left as it is."""
             server, _ = self._server(url, index)  # again: a download of hours may lie between
-            self._fill(server, index, documents, source, analyzer)
+            where, meta = f"{self.name}:{index}", {"source": source, "tokenizer": analyzer.tokenizer}
+
+            def check(bulk: BulkReply) -> None:
+                for row in (row for item in bulk.items for row in item.values()):
+                    if row.status == 429 or row.status in PASSING:
+                        raise RateLimited(None)
+                    if row.status >= 400 and row.status != 409:  # 409: it was sent before, and is there
+                        raise LlmfairError(
+                            f"{where} does not take document '{row.doc_id[:LONGEST_QUOTE]}'{server.quote(row.error)}.",
+                            "check the index and what the key may do; the same command continues",
+                        )
+
+            if (facts := server.describe(index)) is None:
+                bm25 = {"type": "BM25", "k1": K1, "b": B}
+                field = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
+                body = {
+                    "settings": {"index": {"number_of_shards": 1, "similarity": {"default": bm25}}},
+                    "mappings": {"_meta": {"llmfair": meta}, "dynamic": False, "properties": {FIELD: field}},
+                }
+                server.ask("PUT", f"/{index}", dict, body)
+                held = 0
+            else:
+                if (origin := facts.mappings.meta.llmfair) is None:
+                    raise UsageError(
+                        f"{where} is there already, and was not filled by llmfair.", "the name of a new index"
+                    )
+                _refuse_other(where, origin, source, analyzer)
+                if origin.documents is not None:
+                    return
+                server.ask("POST", f"/{index}/_refresh", dict)
+                held = server.count(index)
+            sent = start = max(0, held - BATCH)  # all but the last batch that was begun is whole
+            for lines in _batches(islice(documents, start, None), analyzer):
+                server.ask("POST", f"/{index}/_bulk", BulkReply, b"".join(lines), check)
+                sent += len(lines)
+            server.ask("POST", f"/{index}/_refresh", dict)
+            if (count := server.count(index)) != sent:
+                raise LlmfairError(
+                    f"{where} holds {count:,} of {sent:,} documents.", "delete the index and fetch again"
+                )
+            server.ask("PUT", f"/{index}/_mapping", dict, {"_meta": {"llmfair": {**meta, "documents": sent}}})
 
         return fill
-
-    def _fill(
-        self, server: SearchServer, index: str, documents: Iterable[Document], source: str, analyzer: Analyzer
-    ) -> None:
-        """Goes on with an index that was begun; one that is whole is left as it is."""
-        where, meta = f"{self.name}:{index}", {"source": source, "tokenizer": analyzer.tokenizer}
-
-        def check(bulk: BulkReply) -> None:
-            for row in (row for item in bulk.items for row in item.values()):
-                if row.status == 429 or row.status in PASSING:
-                    raise RateLimited(None)
-                if row.status >= 400 and row.status != 409:  # 409: it was sent before, and is there
-                    raise LlmfairError(
-                        f"{where} does not take document '{row.doc_id[:LONGEST_QUOTE]}'{server.quote(row.error)}.",
-                        "check the index and what the key may do; the same command continues",
-                    )
-
-        if (facts := server.describe(index)) is None:
-            bm25 = {"type": "BM25", "k1": K1, "b": B}
-            field = {"type": "text", "analyzer": "whitespace", "index_options": "freqs"}
-            body = {
-                "settings": {"index": {"number_of_shards": 1, "similarity": {"default": bm25}}},
-                "mappings": {"_meta": {"llmfair": meta}, "dynamic": False, "properties": {FIELD: field}},
-            }
-            server.ask("PUT", f"/{index}", dict, body)
-            held = 0
-        else:
-            if (origin := facts.mappings.meta.llmfair) is None:
-                raise UsageError(
-                    f"{where} is there already, and was not filled by llmfair.", "the name of a new index"
-                )
-            _refuse_other(where, origin, source, analyzer)
-            if origin.documents is not None:
-                return
-            server.ask("POST", f"/{index}/_refresh", dict)
-            held = server.count(index)
-        sent = start = max(0, held - BATCH)  # all but the last batch that was begun is whole
-        for lines in _batches(islice(documents, start, None), analyzer):
-            server.ask("POST", f"/{index}/_bulk", BulkReply, b"".join(lines), check)
-            sent += len(lines)
-        server.ask("POST", f"/{index}/_refresh", dict)
-        if (count := server.count(index)) != sent:
-            raise LlmfairError(
-                f"{where} holds {count:,} of {sent:,} documents.", "delete the index and fetch again"
-            )
-        server.ask("PUT", f"/{index}/_mapping", dict, {"_meta": {"llmfair": {**meta, "documents": sent}}})
 
     def _server(
         self, url: str | None, index: str, patience: Patience | None = None

@@ -339,7 +339,7 @@ CHANGES: list[tuple[Callable[[pytest.MonkeyPatch], object], tuple[str, ...]]] = 
     (lambda patch: edit("data/groups.tsv", "q0f0\t", "q0f0\tlocation\tCaribbean\nq0f0\t"), ()),
     (lambda patch: edit("run/results.json", '"value"', '"valve"'), ()),
     (lambda patch: Path("run/rankings/neutral.run").unlink(), ()),
-    (lambda patch: patch.setattr("llmfair.audits.runs.run._newest", lambda package: 0), ()),
+    (lambda patch: patch.setattr("llmfair.audits.runs.run.newest", lambda package: 0), ()),
     (lambda patch: None, ("--measures", "P@5")),
     (lambda patch: None, ("--fresh",)),
 ]

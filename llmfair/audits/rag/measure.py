@@ -56,6 +56,7 @@ from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
 from llmfair.nouns import Attribute, Conclusion, Document, Failure, Key, Measurement, Query, Ranking
+from llmfair.rankers.plackett_luce import deterministic
 from llmfair.rankers.reader import Read, Shown, Support
 from llmfair.results import Family, Figure, ProbeCounts, Words
 from llmfair.rundir import Contents, RunDir, csv_lines
@@ -163,7 +164,23 @@ def files_of(
         for query, read in queries
         for doc_id, gain in read.gains.items()
     )
-    samples = ("qid", "sample", "docno", "rank", "sim", "run_id")
+    columns_of_samples = ("qid", "sample", "docno", "rank", "sim", "run_id")
+
+    def rankings(retriever: str) -> Iterator[str]:
+        """All items of every query, best first; queries in the order of the audit."""
+        for policies in map(design.policies, design.queries):
+            best = deterministic(policies.scores[retriever], len(policies.doc_ids))
+            ranked = Ranking(policies.query_id, tuple(policies.doc_ids[place] for place in best))
+            yield from run_lines([ranked], retriever)
+
+    def samples(condition: Condition) -> Iterator[tuple[object, ...]]:
+        """Every draw of a condition, an item a row."""
+        for query, read in measured:
+            lists = design.policies(query).draws([condition], read.useful)[condition.name]
+            for sample, doc_ids in enumerate(lists.elements()):
+                for rank, doc_id in enumerate(doc_ids, start=1):
+                    yield query.query_id, sample, doc_id, rank, len(doc_ids) - rank + 1, "llmfair"
+
     return {
         QRELS: (
             f"{query.query_id} 0 {item.doc_id} {int(item.doc_id in read.useful)}\n"
@@ -173,11 +190,8 @@ def files_of(
         SCORES: csv_lines((*SCORE_COLUMNS, *[GROUP] * named), scores),
         OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in _outputs(design, queries, judged))),
         "gains.tsv": _tabbed(("qid", "pid", "augment_score", "baseline_score", "delta"), gains),
-        **{f"rankings/{name}.run": _ranking_lines(design, name) for name in design.scores},
-        **{
-            f"samples/{of.name}.tsv": _tabbed(samples, _samples(design, measured, of))
-            for of in design.conditions
-        },
+        **{f"rankings/{name}.run": rankings(name) for name in design.scores},
+        **{f"samples/{of.name}.tsv": _tabbed(columns_of_samples, samples(of)) for of in design.conditions},
     }
 
 
@@ -201,24 +215,6 @@ def _outputs(
                 )
                 answer = (output.text, str(output.finish), output.utility)
                 yield query.query_id, " ".join(doc_ids), *answer, *names
-
-
-def _ranking_lines(design: RagDesign, retriever: str) -> Iterator[str]:
-    """All items of every query, best first; queries in the order of the audit."""
-    for query in design.queries:
-        scores, items = design.scores[retriever][query.query_id], design.items(query)
-        best = np.argsort(-scores, kind="stable").tolist()
-        ranking = Ranking(query.query_id, tuple(items[place].doc_id for place in best))
-        yield from run_lines([ranking], retriever)
-
-
-def _samples(design: RagDesign, queries: Answered, condition: Condition) -> Iterator[tuple[object, ...]]:
-    """Every draw of a condition, an item a row."""
-    for query, read in queries:
-        lists = design.policies(query).draws([condition], read.useful)[condition.name]
-        for sample, doc_ids in enumerate(lists.elements()):
-            for rank, doc_id in enumerate(doc_ids, start=1):
-                yield query.query_id, sample, doc_id, rank, len(doc_ids) - rank + 1, "llmfair"
 
 
 def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:

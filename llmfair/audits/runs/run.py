@@ -6,14 +6,14 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from llmfair import registry
 from llmfair.asking.batch import FILE as BATCHES
@@ -44,10 +44,6 @@ from llmfair.nouns import Failure, ManyDocuments
 from llmfair.results import Results
 from llmfair.rundir import LOCK, MANIFEST_SCHEMA, REPORT, RunDir, fingerprint, folder_name, now, set_aside
 from llmfair.settings.commands import AuditSettings
-
-if TYPE_CHECKING:
-    from llmfair.asking.cache import Cache
-
 
 Watch = Callable[[Path, Mapping[str, Any], Progress, int], AbstractContextManager[None]]
 """Shows a run while it is asked: `with watch(folder, planned, progress, limit):`.
@@ -112,7 +108,8 @@ def begin(design: Design[Any]) -> RunStart:
         warnings += adapter_warnings(subject.adapter, identity, str(facts["dataset"]))
     for warning in warnings:
         warn(warning)
-    named = {"server": server_of(backend), "label": settings.label}
+    # which server answers, where several could under the model's name
+    named = {"server": getattr(backend, "server_name", ""), "label": settings.label}
     facts |= {
         "model": subject.label,
         "simulated": backend.reads_about,
@@ -138,8 +135,7 @@ def carry_out(begun: RunStart, watch: Watch) -> None:
         on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
         try:
             with begun.watched(watch, progress, on_disk):
-                with shared_answers(design, backend) as cache:
-                    answered = ask(design.programs(), backend, journal, cache, design, progress)
+                answered = ask(design.programs(), backend, journal, design, progress)
                 for warning in of_replies(backend, design.subject.spec, progress):
                     warn(warning)
                     warnings.append(warning)
@@ -226,10 +222,7 @@ def _further(
     path, given = folder.journal_of(stage.name), counted.get(stage.name, 0)
     with closing(_journal(path, folder, stage.backend.identity, given)) as journal:
         try:
-            with shared_answers(design, stage.backend) as cache:
-                answered = ask(
-                    stage.programs(before.results), stage.backend, journal, cache, design, progress
-                )
+            answered = ask(stage.programs(before.results), stage.backend, journal, design, progress)
         except (BackendError, UsageError) as error:
             answered = ProbeResults(error=Incomplete(f"{stage.name}: {error.message}", error.hint))
         finally:
@@ -263,25 +256,8 @@ def folder_of(design: Design[Any], backend: Backend) -> tuple[dict[str, Any], Ru
     if settings.output is not None:
         return identity, RunDir(settings.output)
     label = design.subject.label.removeprefix("openai:")
-    words = (design.task, *design.name_parts(), label, server_of(backend))
+    words = (design.task, *design.name_parts(), label, getattr(backend, "server_name", ""))
     return identity, RunDir(settings.runs_dir / folder_name(words, identity))
-
-
-def server_of(backend: Backend) -> str:
-    """Which server answers, where several could under the model's name; "" where that says it all."""
-    return getattr(backend, "server_name", "")
-
-
-@contextmanager
-def shared_answers(design: Design[Any], backend: Backend) -> Iterator[Cache | None]:
-    """The cache while a run is asked; None where it is not wanted, and for simulated models, whose calls are free."""
-    if design.settings.no_cache or backend.reads_about or not design.calls:
-        yield None
-        return
-    from llmfair.asking.cache import FILE, Cache  # what asks no server needs no SQLite
-
-    with closing(Cache(cache_folder() / FILE, backend.identity, warn)) as cache:
-        yield cache
 
 
 def from_other_runs(journal: Journal) -> Iterator[str]:
@@ -307,15 +283,11 @@ def of_replies(backend: Backend, spec: str, progress: Progress) -> Iterator[str]
 
 
 def ask(
-    programs: Iterable[Program],
-    backend: Backend,
-    journal: Journal,
-    cache: Cache | None,
-    design: Design[Any],
-    progress: Progress,
+    programs: Iterable[Program], backend: Backend, journal: Journal, design: Design[Any], progress: Progress
 ) -> ProbeResults:
-    """Dispatches programs of a design and gathers what comes back."""
-    answered, settings = ProbeResults(), design.settings
+    """Dispatches programs of a design and gathers what comes back. The cache of shared answers is open meanwhile, but
+    where it is not wanted, and for simulated models, whose calls are free."""
+    answered, settings, cache = ProbeResults(), design.settings, None
     limits, sampling, taken = limits_of(backend, settings), sampling_of(settings), dict[str, None]()
     asking: Callable[..., Iterator[tuple[str, Any | Failure]]] = dispatch
     # what intervals take is imported while a server thinks: beside a model of this process, which may fork, it hangs
@@ -328,15 +300,19 @@ def ask(
         refuse_open(journal.path)
     design.watched_by(progress)
     try:
-        for probe_id, result in asking(
-            design.once_each(programs, taken), asked, journal, sampling, limits, progress, cache
-        ):
-            progress.finished += 1
-            if isinstance(result, Failure):
-                answered.failures.append(result)
-            else:
-                answered.results[probe_id] = result
-                progress.unparseable += design.unparseable(result)
+        with ExitStack() as closed:
+            if not (settings.no_cache or backend.reads_about) and design.calls:
+                from llmfair.asking.cache import FILE, Cache  # what asks no server needs no SQLite
+
+                cache = closed.enter_context(closing(Cache(cache_folder() / FILE, backend.identity, warn)))
+            once = design.once_each(programs, taken)
+            for probe_id, result in asking(once, asked, journal, sampling, limits, progress, cache):
+                progress.finished += 1
+                if isinstance(result, Failure):
+                    answered.failures.append(result)
+                else:
+                    answered.results[probe_id] = result
+                    progress.unparseable += design.unparseable(result)
     except Incomplete as error:
         answered.error = error
     # as they were asked, whoever was answered first: what is made of them is the same for the same answers
@@ -488,7 +464,7 @@ def inputs_of(begun: RunStart) -> str:
         "attributes": data.attributes,
         "stand-ins": [(name, document.groups) for name, document in data.stand_ins.items()],
         "judgements": (data.qrels, data.relevant_counts) if listed else (),
-        "code": (code, offered, versions(), [*map(_newest, packages)]),
+        "code": (code, offered, versions(), [*map(newest, packages)]),
     }
     content = fingerprint(inputs, lambda value: dict(value) if isinstance(value, Mapping) else str(value))
     digest = hashlib.sha256(content.encode())
@@ -497,7 +473,7 @@ def inputs_of(begun: RunStart) -> str:
     return digest.hexdigest()
 
 
-def _newest(package: str) -> int | None:
+def newest(package: str) -> int | None:
     """When a source file of a package or module was last written; None where there is none to look at."""
     try:
         spec = find_spec(package)
