@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
@@ -101,6 +102,13 @@ class ListDraw(OwnData):
         return {**self.source, "left_out": self.left_out, "shrunk": self.shrunk}
 
 
+def taken(pools: Sequence[Places], seed: Sequence[int], number: int, count: int) -> list[int]:
+    """The places of so many documents of a pool, each with its own stream: a smaller draw begins a larger one."""
+    rng = np.random.default_rng([*seed, number])
+    places: list[int] = pools[number][rng.permutation(len(pools[number]))[:count]].tolist()
+    return places
+
+
 def draw(source: OwnData | TrecFair, attribute: Attribute, plan: DrawPlan, seed: int) -> ListDraw:
     """Draws a list for every topic whose buckets can be filled. Raises UsageError when none can."""
     pools, data = source.pools(attribute), ListDraw(source.name, source.prompt, source.describe())
@@ -109,9 +117,10 @@ def draw(source: OwnData | TrecFair, attribute: Attribute, plan: DrawPlan, seed:
     alike: dict[int, str] = {}  # documents of equal groups share them: many documents, but few kinds
     for topic in source.topics:
         query_id = topic.query_id
-        shuffler = _Shuffler(pools.of(query_id), pools.protected, seed, query_id)
-        available[query_id] = shuffler.sizes
-        buckets = RULES.get(str(plan.buckets), _counts)(shuffler, plan)
+        drawn_from = pools.of(query_id)
+        available[query_id] = [*map(len, drawn_from[:4])]
+        take = partial(taken, drawn_from, [seed, zlib.crc32(query_id.encode())])
+        buckets = filled(plan, available[query_id], take, pools.protected)
         if isinstance(buckets, str):
             data.left_out[query_id] = f"{topic.text}: {buckets}"
             continue
@@ -142,63 +151,35 @@ def draw(source: OwnData | TrecFair, attribute: Attribute, plan: DrawPlan, seed:
     return data
 
 
-@dataclass(frozen=True)
-class _Shuffler:
-    """Draws from a topic's pools: each has its own stream, so a smaller draw is a prefix of a larger one."""
+def filled(
+    plan: DrawPlan, sizes: Sequence[int], take: Callable[[int, int], list[int]], protected: NDArray[np.bool_]
+) -> Buckets | str:
+    """The buckets of a topic, of pools of these sizes; or why they cannot be filled. `take` a pool and a count.
 
-    pool: tuple[Places, ...]
-    protected: NDArray[np.bool_]
-    seed: int
-    query_id: str
-
-    @property
-    def sizes(self) -> list[int]:
-        return [*map(len, self.pool[:4])]
-
-    def take(self, number: int, count: int) -> list[int]:
-        """The places of so many documents of a pool."""
-        pool = self.pool[number]
-        rng = np.random.default_rng([self.seed, zlib.crc32(self.query_id.encode()), number])
-        places: list[int] = pool[rng.permutation(len(pool))[:count]].tolist()
-        return places
-
-
-def _equal(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
-    """Equal numbers of both sides among relevant and among others, so relevance and side are unrelated."""
-    sizes = draw.sizes
-    relevant = min(plan.wanted_relevant // 2, sizes[0], sizes[1])
-    if relevant < (plan.fewest_relevant or 0):
+    Equal are numbers of both sides among relevant and among others, so that relevance and side are unrelated. Natural
+    is a draw without looking at sides, with shares as in the data. Of counts as written a shortage drops the query.
+    """
+    if not isinstance(plan.buckets, str):
+        if any(size < count for size, count in zip(sizes, plan.buckets, strict=True)):
+            return f"buckets hold {'/'.join(map(str, sizes))}, needs {'/'.join(map(str, plan.buckets))}"
+        return cast(Buckets, tuple(map(take, range(4), plan.buckets)))
+    if plan.buckets == "natural":
+        split: Buckets = ([], [], [], [])
+        relevant = take(4, plan.wanted_relevant)
+        for first, places in ((0, relevant), (2, take(5, plan.size - len(relevant)))):
+            for place in places:
+                split[first + int(protected[place])].append(place)
+        for number, side in enumerate(("unprotected", "protected")):
+            if not split[number] + split[number + 2]:
+                return f"no {side} document was drawn"
+        return split
+    number = min(plan.wanted_relevant // 2, *sizes[:2])
+    if number < (plan.fewest_relevant or 0):
         return (
             f"{sizes[0]} unprotected and {sizes[1]} protected relevant documents, "
             f"needs {plan.fewest_relevant} of each (--min-relevant)"
         )
-    others = min(plan.size // 2 - relevant, sizes[2], sizes[3])
-    if relevant + others < 1:
+    others = min(plan.size // 2 - number, *sizes[2:])
+    if number + others < 1:
         return "no document of one group"
-    return draw.take(0, relevant), draw.take(1, relevant), draw.take(2, others), draw.take(3, others)
-
-
-def _natural(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
-    """Experts and others drawn without looking at sides; shares as in the data."""
-    relevant = draw.take(4, plan.wanted_relevant)
-    others = draw.take(5, plan.size - len(relevant))
-    split: Buckets = ([], [], [], [])
-    for first, drawn in ((0, relevant), (2, others)):
-        for place in drawn:
-            split[first + int(draw.protected[place])].append(place)
-    for number, side in enumerate(("unprotected", "protected")):
-        if not split[number] + split[number + 2]:
-            return f"no {side} document was drawn"
-    return split
-
-
-def _counts(draw: _Shuffler, plan: DrawPlan) -> Buckets | str:
-    """The counts as written; a shortage drops the query."""
-    assert isinstance(plan.buckets, tuple)
-    sizes = draw.sizes
-    if any(size < count for size, count in zip(sizes, plan.buckets, strict=True)):
-        return f"buckets hold {'/'.join(map(str, sizes))}, needs {'/'.join(map(str, plan.buckets))}"
-    return cast(Buckets, tuple(draw.take(bucket, count) for bucket, count in enumerate(plan.buckets)))
-
-
-RULES: Mapping[str, Callable[[_Shuffler, DrawPlan], Buckets | str]] = {"equal": _equal, "natural": _natural}
+    return take(0, number), take(1, number), take(2, others), take(3, others)

@@ -35,19 +35,9 @@ from llmfair.io.trec import run_lines
 from llmfair.metrics.agreement import consistent
 from llmfair.metrics.base import Column, Judged, measure_all
 from llmfair.metrics.names import parse_measure
+from llmfair.mitigation import ANSWERS, CONSISTENCY, MEASURED, NONE, ODDS, UTILITY
 from llmfair.mitigation.remedies import Audit, Halves, Orders, Remedy, Unmitigated, orders_of, unmitigated
-from llmfair.mitigation.results import (
-    ANSWERS,
-    CONSISTENCY,
-    MEASURED,
-    NONE,
-    ODDS,
-    UTILITY,
-    MitigationPlan,
-    MitigationResults,
-    RemedyPlanned,
-    RemedyRow,
-)
+from llmfair.mitigation.results import MitigationPlan, MitigationResults, RemedyPlanned, RemedyRow
 from llmfair.mitigation.words import verdict_of
 from llmfair.nouns import Key, Measurement
 from llmfair.results import ErrorDocument, Figure, Row, lines_of, rows_of

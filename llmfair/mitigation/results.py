@@ -24,14 +24,6 @@ from llmfair.results import (
     Words,
 )
 
-NONE = "none"
-"""What the unmitigated rankings are called among the remedies."""
-ODDS, ANSWERS, RATIO, UTILITY, PAGE, CONSISTENCY = (
-    "PreferenceOdds(of=ranking)", "PreferenceOdds", "ExpRatio", "nDCG@20", "AWRF@20", "Consistency",
-)  # fmt: skip
-"""Of the final rankings, of the answers behind them, and what else is told of each remedy."""
-MEASURED = (ODDS, RATIO, UTILITY, PAGE, CONSISTENCY)
-
 
 class RemedyRow(JsonObject, frozen=True, kw_only=True):
     """One remedy, or the unmitigated rankings (`none`); `error` says why there are no figures, and the way out.

@@ -13,18 +13,8 @@ from msgspec.structs import asdict
 from llmfair.audits.documents import ChangeRow
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
-from llmfair.mitigation.results import (
-    ANSWERS,
-    CONSISTENCY,
-    ODDS,
-    PAGE,
-    RATIO,
-    UTILITY,
-    MitigationPlan,
-    MitigationResults,
-    RemedyPlanned,
-    RemedyRow,
-)
+from llmfair.mitigation import ANSWERS, CONSISTENCY, ODDS, PAGE, RATIO, UTILITY
+from llmfair.mitigation.results import MitigationPlan, MitigationResults, RemedyPlanned, RemedyRow
 from llmfair.nouns import Conclusion
 from llmfair.report.figures import COST, favoured_of, on_log, value_of
 from llmfair.report.groups import Section

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmfair.audits.documents import ChangeRow
+from llmfair.mitigation import NONE, ODDS, UTILITY
 from llmfair.mitigation.mitigate import distance, front
 from llmfair.mitigation.remedies import halves
-from llmfair.mitigation.results import NONE, ODDS, UTILITY, MitigationResults, RemedyRow
+from llmfair.mitigation.results import MitigationResults, RemedyRow
 from llmfair.mitigation.words import STATUSES, verdict_of
 from llmfair.nouns import Conclusion
 from llmfair.results import Figure, Words

@@ -30,7 +30,7 @@ from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import attribute_asked, group_counts, listed_items, selected_queries
 from llmfair.audits.rag.results import RagFacts
-from llmfair.audits.rag.settings import RagSettings
+from llmfair.audits.rag.settings import BY_GROUP, CHANGE, DETERMINISTIC, DISPARITY, GOLD, RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
 from llmfair.datasets.answers import ITEM, QuestionSet, load_answers, questions_sha256
 from llmfair.datasets.base import cache_folder
@@ -166,7 +166,6 @@ def grouped(attribute: Attribute, items: Iterable[Document]) -> dict[str, str]:
 # What lists a condition shows of a query, and how much exposure each item gets by it.
 
 Floats = NDArray[np.float64]
-DETERMINISTIC, GOLD = "deterministic", "gold"
 GOLD_ALPHA = 8.0
 
 
@@ -538,12 +537,10 @@ def pooled(
 
 # The design from what the user set.
 
-CHANGE, DISPARITY = "EU-change", "EE-D"
 SPREAD = 0.1
 """Of changes of utility, as a share of the largest loss, for plans."""
 SHOWN = "EE-D,EE-R,EU,EU-change"
 MEASURED = f"{SHOWN},EE-L,EE-D(norm=fair-rag),EE-R(norm=fair-rag),EE-D(of=samples),EU(norm=ceiling)"
-BY_GROUP, CREDIT_BY_GROUP = "EE(group),Useful(group)", ",Credit(group)"
 CREDIT, SLOTS, CITATIONS = ",EAR,EAE-D", ",AttributionAt", ",CitationPrecision,CitationRecall"
 CONTEXT = 4096
 """Tokens that are taken for a generator's context where nobody knows it."""
@@ -607,7 +604,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         credited_by(by, settings.measures or names)
         for names in (f"{SHOWN}{credit}{citations}", f"{MEASURED}{credit}{slots}{citations}")
     )
-    by_group = credited_by(by, BY_GROUP + CREDIT_BY_GROUP * bool(credit)) if name else ()
+    by_group = credited_by(by, BY_GROUP + ",Credit(group)" * bool(credit)) if name else ()
     specs = names_of(settings.retriever)
     conditions = [condition.name for condition in conditions_of([*specs], settings.alphas())]
     gates = read_gates(settings.require, conditions, Retrieved)

@@ -26,31 +26,24 @@ from llmfair.audits.design import Condition, Outcome
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import results_of
 from llmfair.audits.rag import results as typed
-from llmfair.audits.rag.design import (
-    ATTRIBUTORS,
+from llmfair.audits.rag.design import ATTRIBUTORS, Policies, RagDesign, bounded, grouped, grouping, probe_of
+from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
+from llmfair.audits.rag.settings import (
     BY_GROUP,
     CHANGE,
+    CITED,
     CREDIT_BY_GROUP,
     DETERMINISTIC,
     DISPARITY,
     GOLD,
-    Floats,
-    Policies,
-    RagDesign,
-    bounded,
-    grouped,
-    grouping,
-    probe_of,
 )
-from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
-from llmfair.audits.rag.settings import CITED
 from llmfair.datasets.answers import ITEM
 from llmfair.datasets.files import groups_of
 from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
 from llmfair.io.trec import read_qrels, run_lines
-from llmfair.metrics.base import Column, Measure, Ratio, measure_all, measure_each
+from llmfair.metrics.base import Column, Floats, Measure, Ratio, measure_all, measure_each
 from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures

@@ -15,6 +15,11 @@ from llmfair.settings.declaration import DATA, IMPORTS, MODEL, PROMPT, SPENDING,
 LARGEST_ALPHA = 1000.0
 LARGEST_K, MOST_SAMPLES = 1_000, 10_000
 CITED = "cited"
+DETERMINISTIC, GOLD = "deterministic", "gold"
+"""The alpha of the one list by score, and who retrieves by usefulness itself."""
+CHANGE, DISPARITY = "EU-change", "EE-D"
+BY_GROUP = "EE(group),Useful(group)"
+"""Measures: what is concluded of, what is traded for it, and those of groups."""
 Utility = Literal["accuracy", "exact-match", "contains", "token-f1", "rouge-l", "rouge-l-standard", "mae"]
 
 

@@ -15,9 +15,10 @@ from msgspec import structs
 from llmfair.asking.journal import completion_of
 from llmfair.audits.aggregates import ALL
 from llmfair.audits.documents import ComparisonRun
-from llmfair.audits.rag.design import CHANGE, DETERMINISTIC, DISPARITY, GOLD, queries_for
+from llmfair.audits.rag.design import queries_for
 from llmfair.audits.rag.measure import OF_SLOTS
 from llmfair.audits.rag.results import Curve, Intervals, RagFinding, RagResults
+from llmfair.audits.rag.settings import CHANGE, DETERMINISTIC, DISPARITY, GOLD
 from llmfair.audits.scoring import ScoreResults
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words

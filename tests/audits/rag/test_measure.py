@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from llmfair.audits.design import Condition
-from llmfair.audits.rag.design import DETERMINISTIC, Policies, conditions_of, scores_of
+from llmfair.audits.rag.design import Policies, conditions_of, scores_of
 from llmfair.audits.rag.measure import lacking, observed, traded
 from llmfair.audits.rag.results import Curve, Intervals
+from llmfair.audits.rag.settings import DETERMINISTIC
 from llmfair.datasets.answers import load_answers
 from llmfair.metrics.base import measure_all
 from llmfair.metrics.expected import ListSample, Retrieved
