@@ -70,8 +70,7 @@ def members_of(backend: Backend) -> Mapping[str, Any]:
 
     One of several has `async look()`, too, which returns from a server that is up and has the model.
     """
-    members: Mapping[str, Any] = getattr(backend, "members", {"": backend})
-    return members
+    return getattr(backend, "members", {"": backend})
 
 
 class NoBackend:

@@ -196,27 +196,21 @@ def grammar_of(expects: Expects) -> str:
             raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
 
 
-def constraint(matchers: Sequence[Any], ends: Sequence[int], start: int) -> Callable[..., torch.Tensor]:
+def constraint(matchers: Sequence[Any], start: int) -> Callable[..., torch.Tensor]:
     """Allows each row the tokens of its grammar only; `start` is where answers begin. A row may be free (None)."""
 
     def allow(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         import torch
+        from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 
-        spoken = ids[:, start:].tolist()
-        allowed = np.ones(tuple(scores.shape), dtype=bool)
+        mask, spoken = allocate_token_bitmask(*scores.shape), ids[:, start:].tolist()
         for row, matcher in enumerate(matchers):
-            if matcher is None:
-                continue
-            if spoken[row] and not matcher.is_stopped():
-                matcher.consume_token(spoken[row][-1])
-            allowed[row] = False
-            if matcher.is_stopped():  # nothing can follow but the end
-                allowed[row, ends] = True
-            else:
-                mask = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
-                bits = np.unpackbits(mask, bitorder="little")[: allowed.shape[1]]
-                allowed[row, : len(bits)] = bits
-        return scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
+            if matcher is not None:
+                if spoken[row] and not matcher.is_stopped():
+                    matcher.consume_token(spoken[row][-1])
+                fill_next_token_bitmask(matcher, mask, row)  # once it stopped, the end alone
+        allowed = np.unpackbits(mask.view(np.uint8), axis=1, count=scores.shape[1], bitorder="little")
+        return scores.masked_fill(torch.from_numpy(allowed == 0).to(scores.device), -torch.inf)
 
     return allow
 
@@ -400,7 +394,7 @@ class LocalModel:
         processors: list[Any] = []
         if any(grammars):
             matchers = [self._matcher(grammar) if grammar else None for grammar in grammars]
-            processors.append(constraint(matchers, sorted(self._ends), start))
+            processors.append(constraint(matchers, start))
         if temperature > 0:
             processors.append(drawing(seeds, temperature, top_p))
         config = GenerationConfig(

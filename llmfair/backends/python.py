@@ -21,9 +21,8 @@ from functools import cached_property, partial
 from inspect import getsource, isawaitable, isclass, iscoroutinefunction, isfunction, ismethod
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from llmfair import registry
 from llmfair.backends.base import BackendOptions
 from llmfair.checkpoints import Checkpoint, find_checkpoint, loading, require_local
 from llmfair.errors import LlmfairError, Rejected, UsageError, line_of
@@ -32,8 +31,6 @@ from llmfair.io.text import aside
 from llmfair.nouns import Completion, Finish, Request, Scores
 from llmfair.registry import register
 
-F = TypeVar("F")
-
 GIVEN: Final = "object"
 """Before an object's name, where a spec has the name of a backend: `object:NAME`."""
 SCORES: Final = "scores"
@@ -41,7 +38,8 @@ SCORES: Final = "scores"
 FORMS = "return a score for each document, the documents themselves best first, or rows of index and score"
 METHODS = ("rerank", "rank")
 FUNCTION_WORKERS, ASYNC_WORKERS = 8, 64
-_SCORERS: set[Any] = set()
+SCORERS = {"cross-encoder", "pyterrier", "python", "rerank"}
+"""The backends that score lists: to know that takes no model, nor the extra that a model needs."""
 _INDEX = ("index", "corpus_id", "doc_id")
 _SCORE = ("relevance_score", "score")
 
@@ -106,16 +104,9 @@ class CallerModel:
 # Lists and their scores: what a request for them shows, and how a ranker's own result becomes an answer.
 
 
-def scores_lists(factory: F) -> F:
-    """Marks a backend's factory: it scores lists. To know that takes no model, nor the extra that a model needs."""
-    _SCORERS.add(factory)
-    return factory
-
-
 def is_scorer(spec: str) -> bool:
     """Whether the backend that a model spec names scores lists, and answers no questions."""
-    prefix = spec.partition(":")[0]
-    return registry.has("backend", prefix) and registry.lookup("backend", prefix) in _SCORERS
+    return spec.partition(":")[0] in SCORERS
 
 
 def shown(request: Request, spec: str) -> tuple[str, list[str]]:
@@ -249,7 +240,6 @@ class Function:
 
 
 @register("backend", "python")
-@scores_lists
 def python(name: str, options: BackendOptions) -> Function:
     """The function or object that a spec names. Raises UsageError for one that cannot be imported or called."""
     return Function(imported(name, "python"), f"python:{name}")
@@ -271,7 +261,6 @@ def imported(name: str, prefix: str) -> Any:
 
 
 @register("backend", "pyterrier")
-@scores_lists
 def pyterrier(name: str, options: BackendOptions) -> Function:
     """`pyterrier:MODULE:TRANSFORMER`, over frames of qid, query, docno and text. Raises UsageError."""
     transformer = imported(name, "pyterrier")
@@ -300,7 +289,6 @@ class Transformed:
 
 
 @register("backend", "cross-encoder")
-@scores_lists
 def cross_encoder(name: str, options: BackendOptions) -> Function:
     """A CrossEncoder by folder or repository. Raises MissingExtra, UsageError, BackendError."""
     require_local("sentence_transformers")

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.python import SCORES, answer, rows_of, scores_lists, shown
+from llmfair.backends.python import SCORES, answer, rows_of, shown
 from llmfair.backends.server import Server, count, table, without_nulls
 from llmfair.errors import UsageError
 from llmfair.io.files import decode, encode
@@ -27,7 +27,6 @@ VENDORS = {
 
 
 @register("backend", "rerank")
-@scores_lists
 def rerank(name: str, options: BackendOptions) -> Rerank:
     """A model behind a rerank endpoint. Raises UsageError without an address, or with one that cannot be used."""
     return Rerank(name, options)

@@ -47,11 +47,11 @@ Fit = Callable[[Sequence[Candidates]], Model]
 """Learns a model from lists with judgements."""
 
 
-def folds(query_ids: Iterable[str], count: int = FOLDS, seed: int = 0) -> Mapping[str, int]:
+def folds(query_ids: Iterable[str], seed: int = 0) -> Mapping[str, int]:
     """The fold of each query, of sizes that differ by one at most: drawn from the seed whatever order they come in."""
     ordered = sorted(set(query_ids))
     drawn = np.random.default_rng(seed).permutation(len(ordered))
-    return {ordered[query]: place % count for place, query in enumerate(drawn)}
+    return {ordered[query]: place % FOLDS for place, query in enumerate(drawn)}
 
 
 class CrossFitted(ScoringRanker):
@@ -64,16 +64,14 @@ class CrossFitted(ScoringRanker):
 
     reads_groups = True
 
-    def __init__(
-        self, name: str, fit: Fit, lists: Iterable[Candidates], seed: int = 0, pool: int = POOL
-    ) -> None:
+    def __init__(self, name: str, fit: Fit, lists: Iterable[Candidates], pool: int = POOL) -> None:
         self.lists = tuple(candidates for candidates in lists if any(_relevant(candidates)))
         if len(self.lists) < 2:
             raise UsageError(
                 f"{name.partition(' ')[0]} learns from judged queries, of which this has {len(self.lists)}.",
                 "judgements (-d DATASET) of at least two queries: no list is ranked by a model that saw its own",
             )
-        self.fold = folds((candidates.query.query_id for candidates in self.lists), seed=seed)
+        self.fold = folds(candidates.query.query_id for candidates in self.lists)
         digest = hashlib.sha256()  # of all that is learnt from, but for what documents say
         for candidates in sorted(self.lists, key=lambda candidates: candidates.query.query_id):
             judged = [
@@ -81,7 +79,7 @@ class CrossFitted(ScoringRanker):
                 for document, relevant in zip(candidates.documents, _relevant(candidates), strict=True)
             ]
             digest.update(encode([candidates.query.query_id, candidates.query.text, sorted(judged)]))
-        self.identity = f"{name} folds={FOLDS} seed={seed} lists={digest.hexdigest()[:12]}"
+        self.identity = f"{name} folds={FOLDS} seed=0 lists={digest.hexdigest()[:12]}"
         self._fit, self._pool = fit, pool
         self._models: dict[int | None, Model] = {}
         self._fitting = Lock()
@@ -246,8 +244,7 @@ class TrainingRows:
 
     def sums(self, values: Floats) -> Floats:
         """Each query's sum of a value per row; shape (queries,)."""
-        sums: Floats = np.add.reduceat(values, self._starts)
-        return sums
+        return np.add.reduceat(values, self._starts)
 
     def softmax(self, values: Floats) -> Floats:
         """e^value, as a share of its query's; shape (rows,)."""

@@ -56,8 +56,7 @@ def gold_scores(useful: ArrayLike) -> Floats:
 
 def deterministic(scores: ArrayLike, k: int) -> Places:
     """The k best by score, best first, ties in the order given: places of items, shape (min(k, n),)."""
-    places: Places = np.argsort(-_finite(scores), kind="stable")[:k]
-    return places
+    return np.argsort(-_finite(scores), kind="stable")[:k]
 
 
 def noise(seed: int, query_id: str, samples: int, n: int) -> Floats:
@@ -78,10 +77,8 @@ def draws(log_weights: ArrayLike, k: int, noise: ArrayLike) -> Places:
     if k < len(weights):
         first = np.argpartition(keys, k - 1, axis=1)[:, :k]
         ordered = np.argsort(np.take_along_axis(keys, first, axis=1), axis=1)
-        places: Places = np.take_along_axis(first, ordered, axis=1)
-        return places
-    everything: Places = np.argsort(keys, axis=1)
-    return everything
+        return np.take_along_axis(first, ordered, axis=1)
+    return np.argsort(keys, axis=1)
 
 
 def inclusion(log_weights: ArrayLike, k: int) -> Floats:

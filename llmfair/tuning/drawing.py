@@ -398,8 +398,7 @@ def slot_bias(margins: Floats) -> Floats:
 
 
 def sigmoid(x: Floats) -> Floats:
-    probabilities: Floats = np.exp(-np.logaddexp(0.0, -x))
-    return probabilities
+    return np.exp(-np.logaddexp(0.0, -x))
 
 
 def label(

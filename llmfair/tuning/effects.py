@@ -59,9 +59,6 @@ class AnsweredPairs:
     margins: drawing.Floats
     attribute: nouns.Attribute
 
-    def places(self, stratum: str) -> list[int]:
-        return [place for place, pair in enumerate(self.pairs) if pair.stratum == stratum]
-
     def verdicts(self, stratum: nouns.PairStratum) -> list[nouns.PairVerdict]:
         """The answers as the pairwise audit reads them."""
 
@@ -162,7 +159,8 @@ def measure(
             # Σσ(g)/Σσ(−g), every query weighing the same
             won, lost = ([float(np.mean(drawing.sigmoid(sign * values))) for values in g] for sign in (1, -1))
             add(SOFT, stratum, intervals.ratio_of_means(won, lost, level))
-            slot = float(np.median(drawing.slot_bias(answers.margins[answers.places(stratum)])))
+            of_stratum = [pair.stratum == stratum for pair in answers.pairs]
+            slot = float(np.median(drawing.slot_bias(answers.margins[of_stratum])))
             add(SLOT_EFFECT, stratum, Estimate(slot, None, None, len(g)))
     # the share of mixed pairs whose relevant item is preferred: overall, and by the sides of its two items
     for sides in (None, *drawing.COMBINATIONS):

@@ -130,25 +130,18 @@ def is_over(state: Any, settings: FinetuneSettings) -> bool:
     )
 
 
-class Interrupts:
-    """The first of Ctrl-C, SIGTERM and SIGHUP kept back until a step is over and saved; further ones change nothing, as
+@contextmanager
+def kept_back(signals: list[int]) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP kept back in this list until a step is over and saved. The first one counts, as
     launchers and schedulers send them to a process and to its group."""
-
-    number = 0
-
-    @contextmanager
-    def kept_back(self) -> Iterator[None]:
-        def note(number: int, frame: Any) -> None:
-            self.number = self.number or number
-
-        in_main = threading.current_thread() is threading.main_thread()
-        numbers = [of for of in STOPPING if in_main and signal.getsignal(of) != signal.SIG_IGN]
-        before = {number: signal.signal(number, note) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = [of for of in STOPPING if in_main and signal.getsignal(of) != signal.SIG_IGN]
+    before = {of: signal.signal(of, lambda number, frame: signals.append(number)) for of in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # transformers' Trainer for groups of pairs: its loss, its log, its validations, and its end.
@@ -161,7 +154,7 @@ SAVE_EVERY = 2_500
 def make_trainer(
     model: LocalModel, settings: FinetuneSettings, log: TrainingLog, groups: Sequence[ExampleGroup],
     collator: head.Collator, parts: Callable[[Any, head.Batch], Mapping[str, torch.Tensor]],
-    validate: Callable[[], Validation], interrupts: Interrupts, tell: processes.Tell,
+    validate: Callable[[], Validation], signals: list[int], tell: processes.Tell,
 ) -> Any:  # fmt: skip
     """A Trainer that takes `groups` in their order; `parts` are the loss and what it is made of."""
     place, steps, per_step = model.place, processes.steps_of(settings), settings.prompts_per_step
@@ -222,8 +215,8 @@ def make_trainer(
                 of_rhythm = bool(settings.eval_every) and number % save_every == 0
                 self.control.should_evaluate = of_rhythm or number >= steps
                 # the signal that any process got: all of them have to leave after the same step
-                if number := max(processes.shared_out([interrupts.number] * processes.world(), list)):
-                    interrupts.number = number
+                if number := max(processes.shared_out([next(iter(signals), 0)] * processes.world(), list)):
+                    signals[:] = [number]
                     self.control.should_save = self.control.should_training_stop = True
             super().log(logs, *arguments)
 
@@ -275,7 +268,7 @@ def train(
     last = processes.first(lambda: last_checkpoint(folder / CHECKPOINTS))
     state = None if last is None else TrainerState.load_from_json(str(last / _STATE))
     log.cut(0 if state is None else state.global_step)
-    interrupts = Interrupts()
+    signals = list[int]()
     too_large = head.too_large(
         model, f"a group of {settings.group_size} prompts", "--group-size, --layout shared"
     )
@@ -293,9 +286,9 @@ def train(
             stack.enter_context(head.compiled(inner))
         if state is None or not is_over(state, settings):
             collator, ordered = head.Collator(layout, width), [groups[place] for place in order[:needed]]
-            trainer = make_trainer(model, settings, log, ordered, collator, parts, validate, interrupts, tell)
+            trainer = make_trainer(model, settings, log, ordered, collator, parts, validate, signals, tell)
             uses_cache = inner.config.use_cache
-            with interrupts.kept_back(), fits(*too_large):
+            with kept_back(signals), fits(*too_large):
                 try:
                     trainer.train(resume_from_checkpoint=None if last is None else str(last))
                 except RuntimeError as error:  # torch names no disk that is full
@@ -307,8 +300,8 @@ def train(
             trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_fp32_wrapper=False)
             trainer.accelerator.wait_for_everyone()
             state = trainer.state
-    if interrupts.number:  # to whom it was for
-        signal.raise_signal(interrupts.number)
+    if signals:  # to whom it was for
+        signal.raise_signal(signals[0])
         raise KeyboardInterrupt
 
     # The best of all checkpoints, or the one that came nearest.
