@@ -15,7 +15,7 @@ from math import hypot, log, sqrt
 import numpy as np
 
 from benchmarks.rows import print_lines
-from llmfair.audits.pairwise.calibrate import marginal_odds
+from llmfair.audits.pairwise.design import marginal_odds
 from llmfair.audits.pairwise.measure import beside_each_other, concluded
 from llmfair.audits.pairwise.results import PairFinding
 from llmfair.metrics.pairs import ADJUSTED_ODDS

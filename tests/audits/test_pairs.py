@@ -17,15 +17,16 @@ from msgspec import to_builtins
 from llmfair import api
 from llmfair.audits.aggregates import Inference, tallied
 from llmfair.audits.label_error import label_error
-from llmfair.audits.pairwise import PAIRWISE, calibrate
-from llmfair.audits.pairwise.calibrate import (
+from llmfair.audits.pairwise import PAIRWISE
+from llmfair.audits.pairwise.design import (
     calibrate_pairwise,
+    finding_in_pairs,
+    make_pair_design,
     marginal_odds,
     pair_audits,
     pairs_of,
     simulate_answers,
 )
-from llmfair.audits.pairwise.design import make_pair_design
 from llmfair.audits.pairwise.measure import (
     HowAsked,
     PairConclusion,
@@ -447,8 +448,8 @@ def test_a_simulated_audit_has_the_values_of_a_real_one(repeats: int) -> None:
         ]
     (real,) = measure_all((MEASURE,), {"irrelevant": judged_of(verdicts, repeats)})
     how = HowAsked(Inference(), (0.8, 1.25))
-    odds, finding = calibrate.finding_in_pairs(Key("pairs", "irrelevant"), MEASURE, how, audit)
-    same, theirs = calibrate.finding_in_pairs(
+    odds, finding = finding_in_pairs(Key("pairs", "irrelevant"), MEASURE, how, audit)
+    same, theirs = finding_in_pairs(
         Key("pairs", "irrelevant"),
         MEASURE,
         how,

@@ -34,9 +34,8 @@ class Pairwise(Kind):
     calibrated = CalibratePairwiseSettings
 
     design = later("llmfair.audits.pairwise.design:make_pair_design")
-    rendered = later("llmfair.audits.pairwise.design:rendered")
-    calibrate = later("llmfair.audits.pairwise.calibrate:calibrate_pairwise")
-    documents = later("llmfair.audits.pairwise.calibrate:DOCUMENTS")
+    calibrate = later("llmfair.audits.pairwise.design:calibrate_pairwise")
+    documents = later("llmfair.audits.pairwise.design:DOCUMENTS")
     results = later("llmfair.audits.pairwise.results:PairwiseResults")
     measure = later("llmfair.audits.pairwise.measure:MEASURING")
     words = later("llmfair.audits.pairwise.words:WORDS")

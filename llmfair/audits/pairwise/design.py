@@ -1,41 +1,57 @@
-"""The pairwise audit made but not begun: which pairs are asked, how often and in which order, at what cost."""
+"""The pairwise audit made but not begun: which pairs are asked, how often and in which order, at what cost, and what
+simulated answers on them come to."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, islice
-from math import ceil
+from itertools import chain, islice, pairwise
+from math import ceil, exp, hypot, log
 from pathlib import Path
 from statistics import fmean, harmonic_mean
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, cast
 
 import numpy as np
-from msgspec import structs
+from msgspec import Meta, structs
+from numpy.typing import NDArray
 
 from llmfair.asking.dispatch import Program
+from llmfair.audits.aggregates import Inference, aggregate
 from llmfair.audits.design import CHARACTERS_PER_TOKEN, NOBODY, Condition, Design, Outcome
-from llmfair.audits.documents import CallPlan
+from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
 from llmfair.audits.kind import results_of
 from llmfair.audits.label_error import judged_between, judged_of, odds_with
-from llmfair.audits.lists import is_judged, load_lists, selected_queries, with_prompt
-from llmfair.audits.pairwise.measure import HEADLINE, outcome_of, seen, share, with_weights
-from llmfair.audits.pairwise.results import PairGrades, PairwiseFacts, PairwiseResults
-from llmfair.audits.pairwise.settings import PairwiseSettings, PlanPairwiseSettings
+from llmfair.audits.lists import check_two_groups, is_judged, load_lists, selected_queries, with_prompt
+from llmfair.audits.pairwise.measure import (
+    HEADLINE,
+    HowAsked,
+    finding_of,
+    outcome_of,
+    seen,
+    share,
+    with_weights,
+)
+from llmfair.audits.pairwise.results import PairFinding, PairGrades, PairwiseFacts, PairwiseResults
+from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
+from llmfair.audits.plan import BLOCK, Row, about, found_by_preference, rng_of, row_of, settings_of, simulated
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.audits.subject import Subject
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError
-from llmfair.nouns import PAIRS, Chat, Failure, Key, PairStratum, PairVerdict, Probe, Steps
+from llmfair.metrics.base import Column, Measure, Tally
+from llmfair.metrics.names import parse_measure
+from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
+from llmfair.nouns import PAIRS, Failure, Key, PairAnswer, PairStratum, PairVerdict, Probe, Steps
 from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
-from llmfair.results import Count, Share
+from llmfair.results import Count, JsonObject, Share
 from llmfair.rundir import find_run
+from llmfair.settings.commands import injected_of
 from llmfair.settings.declaration import band_of
-from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
 from llmfair.stats.pair_plan import PairPlan, Rule, fewest_queries, plan_pairs, smallest_odds
 from llmfair.stats.sequential import EProcess, rounds
 
@@ -51,7 +67,11 @@ RUNS = Path("runs")
 ANSWERS: Mapping[PairForm, str] = {"order": "[1] > [2]", "letter": "A", "scores": ""}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Answers = tuple[float, float, float]
+"""How answers are expected to be: how often the first slot wins, pairs do not flip, pairs of a query are alike."""
+
+
+@dataclass(frozen=True, slots=True)
 class Prospect:
     """How audits end where answers are as expected: chances of *disparity* at the odds `ratio`, of *parity* at 1.
 
@@ -314,7 +334,7 @@ def findable_of(design: PairwiseDesign, stratum: Key, settings: PlanPairwiseSett
         n, odds, target = findable.queries, settings.ratio, settings.power
         disparate, fair = plan(n, odds), plan(n, 1.0)
         return Prospect(
-            **answers._asdict(),
+            *answers,
             agreement=fair.agreement, error=disparate.error, disparity=disparate.disparity, parity=fair.parity,
             queries_for_disparity=fewest_queries(lambda queries: plan(queries, odds).disparity >= target),
             queries_for_parity=fewest_queries(lambda queries: plan(queries, 1.0).parity >= target),
@@ -324,19 +344,11 @@ def findable_of(design: PairwiseDesign, stratum: Key, settings: PlanPairwiseSett
     return replace(findable, prospects=tuple(map(prospect, _expected(stratum, settings))))
 
 
-class Answers(NamedTuple):
-    """How answers are expected to be: how often the first slot wins, pairs do not flip, pairs of a query are alike."""
-
-    first_slot: float
-    consistent: float
-    icc: float
-
-
 def _expected(stratum: Key, settings: PlanPairwiseSettings) -> list[Answers]:
     """As the settings say, or a pilot run. Raises UsageError."""
     if settings.pilot is None:
         shares = LIKELY_CONSISTENT if settings.consistent is None else (settings.consistent,)
-        return [Answers(settings.first_slot, share, settings.icc) for share in shares]
+        return [(settings.first_slot, share, settings.icc) for share in shares]
     run = find_run(settings.pilot, RUNS)
     results = results_of(run)
     rows = results.of_all() if isinstance(results, PairwiseResults) else ()
@@ -346,7 +358,7 @@ def _expected(stratum: Key, settings: PlanPairwiseSettings) -> list[Answers]:
         raise UsageError(
             f"--pilot: {run.path} has no answers on {stratum} pairs.", "name a run of llmfair pairwise"
         )
-    return [Answers(first_slot, finding.consistent_share, max(0.0, finding.icc or 0.0))]
+    return [(first_slot, finding.consistent_share, max(0.0, finding.icc or 0.0))]
 
 
 def check_power(target: float, level: float) -> None:
@@ -400,8 +412,237 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
     )  # fmt: skip
 
 
-def rendered(settings: PairwiseSettings) -> Iterator[Chat]:
-    """Both questions of every pair."""
-    design = make_pair_design(settings)
-    for probe in design.probes():
-        yield from design.ranker.chats(probe)
+# The pairwise instrument against a known truth: simulated audits of injected odds on the user's own pairs. Every one
+# goes through the inference of a real one, with the design's very pairs and the items that recur in them. Its intervals
+# are held against the odds over all queries, which a spread over queries brings nearer to 1 than the typical query's.
+
+
+COLUMNS = (
+    "stratum", "injected", "injected_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",
+    "covered", "covered_error", "covered_n", "rejected", "rejected_error", "rejected_n", "within", "outside",
+    "inconclusive", "not_assessable",
+)  # fmt: skip
+
+
+class InjectedPairs(InjectedPreference, frozen=True, kw_only=True):
+    """What simulated audits found of one relevance stratum and injected preference."""
+
+    stratum: PairStratum
+    marginal_odds: float
+    consistent_share: Share | None
+
+
+class SmallestOdds(JsonObject, frozen=True, kw_only=True):
+    """The odds, one either way, that are found with this power."""
+
+    power: float
+    tested: bool
+    odds: tuple[float | None, float | None]
+
+
+class PairwiseCalibration(Calibration, frozen=True, kw_only=True):
+    """llmfair calibrate pairwise."""
+
+    task: Literal["calibrate pairwise"]
+    injected: Annotated[list[InjectedPairs], Meta(min_length=1)]
+    smallest: dict[str, SmallestOdds]
+
+
+DOCUMENTS = {"plan": PairwisePlan, "calibrate": PairwiseCalibration}
+
+
+def calibrate_pairwise(
+    settings: CalibratePairwiseSettings, advance: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Injected against recovered, coverage, false-positive rate, power, and the smallest odds that would be found.
+
+    `advance` is called after every audit, strata × injected × runs times. Raises UsageError for wrong input, and
+    when no query has pairs; a stratum without any is left out.
+    """
+    check_power(settings.power, settings.level)
+    design, betas = make_pair_design(settings), injected_of(settings.injected)
+    check_two_groups(design.attribute, "calibrate pairwise")
+    how = HowAsked(Inference(level=settings.level, seed=settings.seed), band_of(settings.band))
+    measure = parse_measure(f"{HEADLINE}(agg={settings.weights})")
+    pairs = {key: of_it for key in design.keys if (of_it := pairs_of(design, key))}
+    if not pairs:
+        raise UsageError(
+            "no query has pairs of a protected and an unprotected item.",
+            f"llmfair datasets show {design.dataset.name}    counts them",
+        )
+    rows, smallest = list[Row](), {}
+    for stratum, of_it in pairs.items():
+        audits = pair_audits(of_it, stratum, settings, betas)
+        each = partial(finding_in_pairs, stratum, measure, how)
+        findings = found_by_preference(audits, betas, each, advance)
+        of_stratum = [_row(stratum, beta, of, settings) for beta, of in zip(betas, findings, strict=True)]
+        rows += of_stratum
+        smallest[stratum] = _smallest(of_stratum, settings)
+    return {
+        **about(design, settings),
+        "design": {
+            "queries": len(design.queries),
+            "strata": {
+                stratum: {"queries": len(of_it), "pairs": sum(map(len, of_it.values())) // settings.repeats}
+                for stratum, of_it in pairs.items()
+            },
+            "without_pairs": [stratum for stratum in design.strata if stratum not in pairs],
+        },
+        "settings": settings_of(settings),
+        "injected": rows,
+        "smallest": smallest,
+    }
+
+
+def finding_in_pairs(
+    stratum: Key, measure: Measure, how: HowAsked, audit: Audit
+) -> tuple[Estimate, PairFinding]:
+    """What a real audit finds of these values: the position-adjusted odds with their interval, and the finding."""
+    odds = aggregate(measure.aggregate, audit.values(), how.inference)
+    assert odds is not None
+    return odds, finding_of(Column(measure, stratum, "", audit), stratum, (), how)
+
+
+def _row(
+    stratum: Key,
+    beta: float,
+    audits: Sequence[tuple[Estimate, PairFinding]],
+    settings: CalibratePairwiseSettings,
+) -> Row:
+    """What the audits of one stratum and injected preference found, held against the true odds.
+
+    `injected_odds` are those of the typical query, e^β, and `marginal_odds` the true position-adjusted odds over all
+    queries, which intervals are to hold. `consistent_share` is the mean over audits.
+    """
+    truth = marginal_odds(beta, settings.position, hypot(settings.query_sd, settings.pair_sd))
+    covered = [
+        odds.low <= truth <= odds.high for odds, _ in audits if odds.low is not None and odds.high is not None
+    ]
+    recovered = [odds.value for odds, _ in audits if odds.value is not None]
+    findings = [finding for _, finding in audits]
+    p_values = [p for finding in findings if (p := finding.p) is not None]
+    consistent = [share for finding in findings if (share := finding.consistent_share) is not None]
+    of_stratum = {
+        "stratum": stratum,
+        "marginal_odds": truth,
+        "consistent_share": float(np.mean(consistent)) if consistent else None,
+    }
+    return row_of(COLUMNS, beta, recovered, covered, p_values, findings, settings.level, of_stratum)
+
+
+def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[str, Any]:
+    """The odds, one below and one above parity, from which on audits of one stratum find a preference often enough.
+
+    By the share of all audits with p < 1 − level, which knows the design's own test and how few its items may be;
+    linear between the logarithms of injected odds. None where no injected odds are found with the power asked for.
+    """
+
+    def crossing(side: Sequence[Row]) -> float | None:
+        shares = [
+            (log(row["marginal_odds"]), (row["rejected"] or 0.0) * row["rejected_n"] / settings.runs)
+            for row in side
+        ]
+        for (nearer, fewer), (further, more) in pairwise(shares):
+            if fewer < settings.power <= more:
+                return exp(nearer + (settings.power - fewer) / (more - fewer) * (further - nearer))
+        return None
+
+    below = [row for row in reversed(rows) if row["injected"] <= 0]
+    above = [row for row in rows if row["injected"] >= 0]
+    return {
+        "power": settings.power,
+        "tested": any(row["rejected_n"] for row in rows),
+        "odds": [crossing(below), crossing(above)],
+    }
+
+
+# Simulated answers on the pairs of an audit, and the truth that they are drawn from. P(protected wins | order) = σ(β
+# + b_q + b_k ± γ): β injected, b_q of the query, b_k of the pair, +γ where the protected item is shown first; calls
+# are independent given these. Whole audits are drawn as arrays, query by query.
+
+
+Audit = Mapping[str, Tally]
+"""What one simulated audit measured, by query_id."""
+Pairs = Mapping[str, tuple[PairVerdict, ...]]
+"""The pairs of each query, by query_id, an entry for every time they are asked; their answers mean nothing."""
+STREAM = 3000
+"""The streams of a query's seed that its simulated answers are drawn from: one a block, from here on."""
+GRID = np.linspace(-10, 10, 2001)
+"""Standard normal deviates that an average over queries is taken on."""
+
+
+def marginal_odds(beta: float, position: float, spread: float) -> float:
+    """The position-adjusted odds over all pairs, e^((logit p1 + logit p2)/2), p the mean of σ(β + b ± γ).
+
+    b is normal with the standard deviation `spread`, so the odds are nearer to 1 than e^β of the typical pair.
+    """
+    weights = np.exp(-(GRID**2) / 2)
+    log_odds = np.array([[position], [-position]]) + beta + spread * GRID
+    first, second = (_sigma(log_odds) @ weights / weights.sum()).tolist()
+    return exp((log(first / (1 - first)) + log(second / (1 - second))) / 2)
+
+
+def pairs_of(design: PairwiseDesign, key: Key) -> Pairs:
+    """The pairs of the design that count, of the queries that have any."""
+    unanswered, stratum = PairAnswer(None, "simulated"), cast(PairStratum, key.stratum)
+    return {
+        query_id: tuple(
+            PairVerdict(
+                query_id, stratum, probe.order, probe.draw, protected, unprotected, unanswered, unanswered
+            )
+            for probe in probes
+            for protected, unprotected in [probe.candidates.doc_ids]
+            if probe.draw < design.settings.repeats
+        )
+        for query_id, probes in design.pairs[key].items()
+        if probes
+    }
+
+
+def pair_audits(
+    pairs: Pairs, stratum: str, settings: CalibratePairwiseSettings, betas: Sequence[float]
+) -> Iterator[tuple[int, Audit]]:
+    """Simulated audits, each with the place of its injected preference."""
+    numbers = {query_id: [verdict.number for verdict in asked] for query_id, asked in pairs.items()}
+
+    def draw(block: int) -> dict[str, NDArray[np.intp]]:
+        stream = (STREAM + block, int(stratum != "relevant"))
+        return {
+            query_id: simulate_answers(betas, of_it, settings, rng=rng_of(settings, query_id, *stream))
+            for query_id, of_it in numbers.items()
+        }
+
+    def value(query_id: str, answers: NDArray[np.intp], place: int, run: int) -> Tally:
+        """The answers on a query's pairs, shape (pairs, 2), as the position-adjusted odds count them."""
+        first, second = answers[place, run].T
+        cells = CELLS[first, second].sum(axis=0)
+        counts = ADJUSTED_ODDS.things[first, second]
+        readable, consistent = int(cells.sum()), int(cells[:2].sum())
+        return Tally(ADJUSTED_ODDS, pairs[query_id], counts, readable, consistent, settings.repeats)
+
+    return simulated(settings, betas, draw, value)
+
+
+def simulate_answers(
+    betas: Sequence[float],
+    numbers: Sequence[int],
+    settings: CalibratePairwiseSettings,
+    *,
+    rng: np.random.Generator,
+) -> NDArray[np.intp]:
+    """Answers of one query in BLOCK audits, as `JudgedPairs.answers` has them; shape (betas, BLOCK, pairs, 2).
+
+    `numbers` says which pair each is: one asked several times stays the same.
+    """
+    quality = settings.query_sd * rng.normal(size=(BLOCK, 1, 1))
+    drawn, damaged = rng.random((2, BLOCK, len(numbers), 2))
+    different, pair = np.unique(numbers, return_inverse=True)
+    quality = quality + settings.pair_sd * rng.normal(size=(BLOCK, len(different), 1))[:, pair]
+    order = settings.position * np.array([1, -1])
+    wins = drawn < _sigma(np.reshape(betas, (-1, 1, 1, 1)) + quality + order)
+    read = np.where(wins, PROTECTED, UNPROTECTED)
+    return np.where(damaged < settings.malformed, UNPARSEABLE, read)
+
+
+def _sigma(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 1 / (1 + np.exp(-log_odds))

@@ -46,7 +46,6 @@ from llmfair.metrics.base import Column, Measure, Tally, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA, JudgedPairs, tally
 from llmfair.nouns import PAIRS, Cell, Conclusion, Failure, Key, Measurement, PairVerdict, by_query
-from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.pairwise import read_answer
 from llmfair.results import ALL, EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
 from llmfair.rundir import RunDir
@@ -380,7 +379,7 @@ def with_weights(names: str, weights: str) -> str:
 def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """`ok`, or what is wrong with an answer of the journal, by the settings of its run."""
     choice = read_answer(completion_of(row), settings["form"], settings["answers"])
-    return str(choice.problem or AnswerClass.OK)
+    return str(choice.problem or "ok")
 
 
 def beside_each_other(

@@ -97,17 +97,16 @@ class NameAlone(Ranker):
 
 @dataclass(frozen=True)
 class FirstStage:
-    """What rankers order: the `depth` documents that the engine finds for each topic's keywords or title."""
+    """What rankers order: the first documents that the engine finds for each topic's keywords or title."""
 
     engine: Engine
     dataset: Collection
     attribute: nouns.Attribute
-    query_text: str
-    depth: int
+    settings: RefineSettings
 
     def ranker(self, flag: str, spec: str) -> Ranker:
         """A ranker by its spec. Raises UsageError naming the flag, and as rankers do."""
-        lists = partial(training_lists, self.dataset, self.query_text, self.engine)
+        lists = partial(training_lists, self.dataset, self.settings.query_text, self.engine)
         try:
             reads_texts = getattr(registry.lookup("ranker", spec.partition(":")[0]), "reads_texts", True)
             documents = self.documents if reads_texts else ()  # scores come with what is found
@@ -120,23 +119,22 @@ class FirstStage:
         """All there are; where these are too many to hold, all that any topic finds."""
         if not self.dataset.too_many:
             return tuple(self.dataset.documents.values())
-        queries = (searched(query, self.query_text) for query in self.dataset.queries)
-        doc_ids = {hit.doc_id for query in queries for hit in self.engine.search(query.text, self.depth)}
+        settings = self.settings
+        queries = (searched(query, settings.query_text) for query in self.dataset.queries)
+        doc_ids = {hit.doc_id for query in queries for hit in self.engine.search(query.text, settings.depth)}
         return tuple(self.dataset.document(doc_id) for doc_id in sorted(doc_ids))
 
 
 def baselines_of(
-    given: Sequence[str],
-    target: str,
-    first_stage: FirstStage,
-    loop: Callable[[nouns.Query], nouns.Candidates],
+    target: str, first_stage: FirstStage, loop: Callable[[nouns.Query], nouns.Candidates]
 ) -> tuple[list[Baseline], list[str]]:
     """The baselines, and warnings: of those that need what is not here, too. Raises UsageError.
 
     `loop` makes a query's page with the name of the group alone.
     """
     specs, baselines, warnings = dict.fromkeys(METHODS, ""), list[Baseline](), list[str]()
-    texts = [*chain.from_iterable(PAPER if text.strip() == ALL else (text.strip(),) for text in given)]
+    given = map(str.strip, first_stage.settings.baseline)
+    texts = [*chain.from_iterable(PAPER if text == ALL else (text,) for text in given)]
     if not any(re.match(f"({GREEDY}=)?{GREEDY}(:|$)", text) for text in texts):
         texts.append(GREEDY)
     for text in texts:
@@ -340,10 +338,10 @@ class RefineDesign(Design[Ended]):
         arguments = self.objective.arguments
         rows = self.spread.rows(doc_ids, str(arguments["membership"]), str(arguments["unlisted"]))
         shares = shares_of(rows[:, self.spread.kept])
-        none = [0.0] * len(self.spread.names)
-        parts = none if shares is None else (shares / shares.sum()).tolist()
+        names = self.spread.names
+        parts = [0.0] * len(names) if shares is None else (shares / shares.sum()).tolist()
         objective = self.pages.value(self.objective, query.query_id, doc_ids) if doc_ids else None
-        return Page(doc_ids, dict(zip(self.spread.names, parts, strict=True)), objective)
+        return Page(doc_ids, dict(zip(names, parts, strict=True)), objective)
 
     def reorder(self, query: nouns.Query, doc_ids: Sequence[str]) -> Sequence[str]:
         """By the original query, ties by id; documents that bm25 does not find come last."""
@@ -509,7 +507,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     engine = engine_of(
         dataset, ANALYZERS[settings.analyzer], settings.engine, settings.engine_url, fields, patience
     )
-    first_stage = FirstStage(engine, dataset, attribute, settings.query_text, settings.depth)
+    first_stage = FirstStage(engine, dataset, attribute, settings)
     check_target(settings.target)
     objective = parse_measure(settings.objective, Judged)
     directed = objective.definition.better in ("lower", "higher")
@@ -522,9 +520,7 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     objective = aim(objective)
     target, k = str(objective.arguments["target"]), int(objective.cutoff or 0)
     check_target(target)
-    baselines, warnings = baselines_of(
-        settings.baseline, target, first_stage, lambda query: design.by_name(query)
-    )
+    baselines, warnings = baselines_of(target, first_stage, lambda query: design.by_name(query))
     products = PRODUCTS.format(k=k) * (settings.preset_name() == PRESET)
     usual = f"{SHOWN.format(k=k)}{products},{objective}"
     gates = tuple(

@@ -56,21 +56,12 @@ WIDEST = 60
 
 
 @dataclass(frozen=True)
-class TrailReply:
-    """What the model said, and how it was read."""
-
-    text: str
-    reply_class: str
-    parsed_by: str
-
-
-@dataclass(frozen=True)
 class TrailLine:
     """A round of one query, 0 the original query; `new` are the words of this round, `added` all beside the query.
 
     `current` and `target`: shares by group; `n`: documents found. `attained`: the objective at which the loop is
     content, of KL the least that a page of whole documents can have. `stop`: why the loop ended, in its last line.
-    Measures are null without a page.
+    Measures are null without a page. `replies`: the `text` of each, its `reply_class`, and by which form it was read.
     """
 
     query_id: str
@@ -90,7 +81,7 @@ class TrailLine:
     stop: str | None
     n: Count
     doc_ids: Sequence[str]
-    replies: Sequence[TrailReply]
+    replies: Sequence[Mapping[str, str]]
 
 
 def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
@@ -108,7 +99,10 @@ def trail_of(design: RefineDesign, refined: Refined) -> Iterator[TrailLine]:
             subgroup=step.subgroup, target=topic.target, current=page.shares if page.doc_ids else {},
             objective=page.objective, attained=topic.stopping.attained, measures=values, accepted=step.accepted,
             stop=str(refined.stop) if last else None, n=len(page.doc_ids), doc_ids=page.doc_ids,
-            replies=[TrailReply(of.text, str(of.read.reply_class), of.read.parsed_by) for of in step.replies],
+            replies=[
+                {"text": of.text, "reply_class": str(of.read.reply_class), "parsed_by": of.read.parsed_by}
+                for of in step.replies
+            ],
         )  # fmt: skip
 
 
@@ -140,7 +134,7 @@ def trail_text(run: RunDir, query_id: str | None) -> Iterator[str]:
                 parts += [f"{group} {line.current[group]:.2f}" for group in groups]
                 parts += [f"{of} {value:.3f}" for of, value in values.items() if value is not None]
             if line.iteration:
-                classes = ", ".join(reply.reply_class for reply in line.replies)
+                classes = ", ".join(reply["reply_class"] for reply in line.replies)
                 dropped = f"dropped ({line.stop or 'no page'}; reply: {classes})"
                 parts.append("kept" if line.accepted else dropped)
             yield f"  {line.iteration}  {searched:{width}}  {'  '.join(parts)}"

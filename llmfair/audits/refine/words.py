@@ -433,7 +433,7 @@ def trail_table(trail: Sequence[TrailLine], objective: str) -> Table:
     """Every round of every query; words that a round adds have a plus and weight."""
     rows = []
     for line in trail:
-        texts = [f"{reply.reply_class}: {' '.join(reply.text.split())}" for reply in line.replies]
+        texts = [f"{reply['reply_class']}: {' '.join(reply['text'].split())}" for reply in line.replies]
         became = "" if line.iteration == 0 else "kept" if line.accepted else "dropped"
         figures = {objective: line.objective, **line.measures}
         rows.append({
