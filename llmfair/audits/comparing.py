@@ -172,8 +172,7 @@ def changes_by_query(
     check_paired(chosen, paired)
     # rank agreement is with the initial order, which is no figure of the ranker alone
     directed = [m for m in paired if m.definition.better and not m.definition.agreement and m.of_all_items]
-    measures = chosen or directed
-    headlines = headlines_of(measures)
+    headlines = headlines_of(measures := chosen or directed)
     shown = [name for name in base.results.shown if name in other.results.shown]
     of_groups = {of for of, key in base.values if isinstance(key, Key) and key.contrast}
     asked = [(of, key) for of in measures for key in (keys if str(of) in of_groups else alike)]
@@ -254,10 +253,8 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
             reason = _incomparable(row, base, other, kind)
             bare = replace(row, low=None, high=None, p=None, reason=reason, reason_of=())
             rows.append(bare if reason else row)
-    family = [place for place, row in enumerate(rows) if row.headline]
-    adjusted = holm([rows[place].p for place in family])
-    for place, p in zip(family, adjusted, strict=True):
-        rows[place] = replace(rows[place], p_adjusted=p)
+    adjusted = holm([row.p if row.headline else None for row in rows])
+    rows = [replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True)]
     shared = ("task", "dataset", "attribute", "words", "level", "band")
     compared = Comparison(
         schema=SCHEMA, status="complete", **{name: getattr(base.results, name) for name in shared},

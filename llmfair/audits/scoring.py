@@ -493,6 +493,7 @@ def verdict_of(
     """What the RUN comes to, in the words of its kind of audit."""
     facts, kind, folder = measured.facts, kind_of(measured.facts.task), RunDir(run)
     of_run: dict[str, Any] = {"run": None, "prompted": False}
+    ways = dict[str, str]()
     if run.is_dir():  # with the commands that ask the same with what a reason calls for
         manifest, results = folder.read_manifest(), results_of(folder)
         of_run = {
@@ -502,11 +503,11 @@ def verdict_of(
         }
         if asked := settings_of(folder, manifest):
             of_run["planned"] = plan_of(kind.name, asked, manifest.model)
-            of_run["ways"] = ways_of(kind.name, asked, manifest.model, texts=False)
+            ways = ways_of(kind.name, asked, manifest.model, texts=False)
         if missing := continuing(folder):
-            of_run["ways"] = {**of_run.get("ways", {}), "unfinished": missing}
+            ways["unfinished"] = missing
     else:
-        of_run["ways"] = {"per_query": f"{scoring_of([run], settings)} --per-query"}
+        ways["per_query"] = f"{scoring_of([run], settings)} --per-query"
     names = ("task", "dataset", "attribute", "model", "measures", "words", "findings")
     return kind.words.verdict(
         typed.Conclusions(
@@ -517,6 +518,7 @@ def verdict_of(
             figures={(row.measure, row.key(facts.contrasts)): row for row in rows if not row.group},
             by_group=[row for row in rows if row.group],
             complete=facts.incomplete is None,
+            ways=ways,
             **of_run,
         )
     )

@@ -119,11 +119,11 @@ def told(results: PairwiseResults) -> list[Key]:
 
 
 def _rows(results: PairwiseResults) -> Rows:
-    pooled, contrasts = POOLED if results.design.weights == "pooled" else "", results.design.contrasts
+    pooled = POOLED * (results.design.weights == "pooled")
     return {
-        (row.measure.removesuffix(pooled), row.key(contrasts)): row
-        for row in results.of_all()
-        if not row.group and (row.measure.endswith(pooled) or row.measure == "NoiseRate")
+        (measure.removesuffix(pooled), key): row
+        for (measure, key), row in results.by_key().items()
+        if measure.endswith(pooled) or measure == "NoiseRate"
     }
 
 

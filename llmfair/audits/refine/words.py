@@ -131,10 +131,10 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
         for name in (finding.measure, finding.aimed, finding.utility)
         if (row := figures.get((name, compared(BASELINE)))) and row.value is not None
     }
-    texts = list[str]()
-    for name, row in changes.items():
-        beyond = figures.get((name, compared(str(finding.control))))
-        texts.append(change_text(name, row, beyond, finding.control))
+    texts = [
+        change_text(name, row, figures.get((name, compared(str(finding.control)))), finding.control)
+        for name, row in changes.items()
+    ]
     figure = changes.get(finding.measure) or absent_row(finding.measure, Key(FAIR_QR))
     n = figure.n or 0
     sentence = BEYOND_OPEN if status == INCONCLUSIVE and finding.nearer else SENTENCES[status]
