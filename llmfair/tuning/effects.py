@@ -136,8 +136,9 @@ def measure(
         stratum: answers.verdicts(stratum) for stratum in PAIR_STRATA
     }
     by_key = {nouns.Key(PAIRS, stratum): verdicts for stratum, verdicts in by_stratum.items()}
-    audited = measure_verdicts(parse_measures(MEASURED, JudgedPairs), by_key, HowAsked(inference, band))
-    rows = [row for row in audited.rows if row.query_id == ALL]
+    measures, how = parse_measures(MEASURED, JudgedPairs), HowAsked(inference, band)
+    _, measured, findings, _ = measure_verdicts(measures, by_key, how)
+    rows = [row for row in measured if row.query_id == ALL]
 
     def add(name: str, stratum: str, estimate: Estimate | None, group: str = "") -> None:
         if estimate is not None:
@@ -168,7 +169,7 @@ def measure(
         shares = [float(np.mean(values > 0)) for values in answers.preferences("mixed", sides)]
         add(RELEVANT_FIRST, "mixed", intervals.mean(shares, level, (0.0, 1.0)) if shares else None, group)
     cells = {stratum: cell_counts(verdicts) for stratum, verdicts in by_stratum.items()}
-    return Figures(rows, audited.findings, cells)
+    return Figures(rows, findings, cells)
 
 
 def changes(before: AnsweredPairs, after: AnsweredPairs, level: float) -> dict[str, Figure]:

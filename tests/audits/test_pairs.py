@@ -230,7 +230,7 @@ def test_pairs_asked_once_more_are_in_no_bound() -> None:
     again = [replace(verdict, draw=1, first=unread) for verdict in verdicts]
     measures = (parse_measure("AdjustedOdds"),)
     once, twice = (
-        measure_verdicts(measures, {Key("pairs", "relevant"): of_it}, HowAsked(Inference(), BAND)).findings[
+        measure_verdicts(measures, {Key("pairs", "relevant"): of_it}, HowAsked(Inference(), BAND))[2][
             "relevant"
         ]
         for of_it in (verdicts, [*verdicts, *again])

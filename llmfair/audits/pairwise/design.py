@@ -417,13 +417,6 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
 # are held against the odds over all queries, which a spread over queries brings nearer to 1 than the typical query's.
 
 
-COLUMNS = (
-    "stratum", "injected", "injected_odds", "marginal_odds", "odds", "log_odds", "log_odds_error", "consistent_share",
-    "covered", "covered_error", "covered_n", "rejected", "rejected_error", "rejected_n", "within", "outside",
-    "inconclusive", "not_assessable",
-)  # fmt: skip
-
-
 class InjectedPairs(InjectedPreference, frozen=True, kw_only=True):
     """What simulated audits found of one relevance stratum and injected preference."""
 
@@ -527,7 +520,16 @@ def _row(
         "marginal_odds": truth,
         "consistent_share": float(np.mean(consistent)) if consistent else None,
     }
-    return row_of(COLUMNS, beta, recovered, covered, p_values, findings, settings.level, of_stratum)
+    return row_of(
+        InjectedPairs.__struct_fields__,
+        beta,
+        recovered,
+        covered,
+        p_values,
+        findings,
+        settings.level,
+        of_stratum,
+    )
 
 
 def _smallest(rows: Sequence[Row], settings: CalibratePairwiseSettings) -> dict[str, Any]:

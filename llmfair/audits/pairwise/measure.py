@@ -241,21 +241,11 @@ def how_asked(
     )
 
 
-@dataclass(frozen=True)
-class PairMeasurements:
-    """What verdicts come to: every measure of every query, the finding on each stratum and contrast, the tidy rows,
-    and over how many tests p is adjusted."""
-
-    columns: Sequence[Column]
-    findings: Mapping[str, PairFinding]
-    rows: Sequence[Measurement]
-    family: int
-
-
 def measure_verdicts(
     measures: Sequence[Measure], by_key: Mapping[Key, Sequence[PairVerdict]], asked: HowAsked
-) -> PairMeasurements:
-    """All figures of a pairwise audit, from its verdicts alone."""
+) -> tuple[list[Column], list[Measurement], dict[str, PairFinding], int]:
+    """All figures of a pairwise audit, from its verdicts alone: every measure of every query, the tidy rows, the
+    finding on each stratum and contrast, and how many p were adjusted together."""
     judged: dict[str, Sequence[JudgedPairs]] = {
         key: judged_of(of_it, asked.repeats, asked.forced) for key, of_it in by_key.items()
     }
@@ -294,7 +284,7 @@ def measure_verdicts(
                 p_adjusted=adjusted[key], conclusion=of_it.conclusion,
             )  # fmt: skip
         rows.append(row)
-    return PairMeasurements(columns, findings, rows, sum(p is not None for p in tests))
+    return columns, rows, findings, sum(p is not None for p in tests)
 
 
 def outcome_of(
@@ -314,16 +304,16 @@ def outcome_of(
     }
     stopped: dict[str, StoppingPoint] = {name: process.settled("pairs") for name, process in stopping.items()}
     how = how_asked(settings, design.facts(), answers, stopped, settings.max_invalid)
-    measured = measure_verdicts(design.measures, by_key, how)
+    columns, rows, findings, tests = measure_verdicts(design.measures, by_key, how)
     ended: dict[str, ProbeCounts] = {
         key: ProbeCounts(stopped[key].units if stopped else design.asked(key), len(of_it))
         for key, of_it in by_key.items()
     }
     results = PairwiseResults(
-        **design.told(run, ended, failures, measured.columns),
-        reach={}, answers=answers, stopping=stopped, findings=measured.findings,
+        **design.told(run, ended, failures, columns),
+        reach={}, answers=answers, stopping=stopped, findings=findings,
         headline=next((str(measure) for measure in design.measures if measure.definition.headline), None),
-        family=Family(measured.family, None),
+        family=Family(tests, None),
         cells={key: cell_counts(of_it, settings.repeats) for key, of_it in by_key.items()},
         shares={
             key: cell_shares(of_it, settings.repeats, settings.weights) for key, of_it in by_key.items()
@@ -333,7 +323,7 @@ def outcome_of(
     doc_ids = {doc_id for verdict in every for doc_id in (verdict.protected, verdict.unprotected)}
     return design.laid_out(
         results,
-        measured.rows,
+        rows,
         {"verdicts.csv": verdicts_lines(by_key)},
         failures,
         queries=(query for query in design.queries if query.query_id in queries),
@@ -358,15 +348,13 @@ def score_pairs(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     headline = with_weights(HEADLINE, results.design.weights)
     measures, shown = scoring.measures_of(settings, results, JudgedPairs, [headline])
     how = how_asked(settings, results.design, results.answers, results.stopping, results.max_invalid)
-    measured = measure_verdicts(measures, by_key, how)
+    columns, rows, findings, tests = measure_verdicts(measures, by_key, how)
     conditions: dict[str, scoring.ScoreFacts] = {
         key: scoring.ScoreFacts(queries=len({each.query_id for each in verdicts}), pairs=len(verdicts))
         for key, verdicts in by_key.items()
     }
-    facts = scoring.facts_of(
-        run, results, shown, conditions, measured.columns, measured.findings, measured.family
-    )
-    return scoring.RunMeasurement(facts, measured.rows, [*by_key])
+    facts = scoring.facts_of(run, results, shown, conditions, columns, findings, tests)
+    return scoring.RunMeasurement(facts, rows, [*by_key])
 
 
 def with_weights(names: str, weights: str) -> str:

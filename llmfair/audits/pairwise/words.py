@@ -82,10 +82,6 @@ def pairwise_table(results: PairwiseResults) -> Table:
         each = [of(*cells)(key) for cells in (FLIPS, FLIPS[:1], FLIPS[1:])]
         return "{} ({} / {})".format(*each) * bool(results.shares[key])
 
-    def win_ratio(key: str) -> Figure | None:
-        row = rows.get(("WinRatio", key))
-        return None if row is None else replace(row, low=None, high=None)
-
     first, second = ("first group", "second group") if design.contrasts else ("protected", "unprotected")
     columns: list[Column[str]] = [
         ("pairs", str),
@@ -95,7 +91,7 @@ def pairwise_table(results: PairwiseResults) -> Table:
         ("flips (first / second)", flips),
         ("tied", of(Cell.T) if ties else lambda key: ""),
         ("unparseable", (lambda key: "forced") if forced else of(Cell.M1, Cell.M2)),
-        ("WinRatio", win_ratio),
+        ("WinRatio", lambda key: (row := rows.get(("WinRatio", key))) and replace(row, low=None, high=None)),
         (f"conclusion ({low:g}–{high:g})", conclusions.get),
     ]
     asked = f"{count(design.pairs or 0, 'pair')} {'a contrast' if design.contrasts else 'each'}"
