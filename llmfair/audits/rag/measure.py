@@ -28,15 +28,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.rag import results as typed
 from llmfair.audits.rag.design import ATTRIBUTORS, Policies, RagDesign, bounded, grouped, grouping, probe_of
 from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
-from llmfair.audits.rag.settings import (
-    BY_GROUP,
-    CHANGE,
-    CITED,
-    CREDIT_BY_GROUP,
-    DETERMINISTIC,
-    DISPARITY,
-    GOLD,
-)
+from llmfair.audits.rag.settings import BY_GROUP, CHANGE, CITED, DETERMINISTIC, DISPARITY, GOLD
 from llmfair.datasets.answers import ITEM
 from llmfair.datasets.files import groups_of
 from llmfair.errors import UsageError
@@ -358,7 +350,7 @@ def score_log(path: Path, settings: ScoreSettings) -> scoring.RunMeasurement:
     }
     names = settings.measures or ",".join(name for name, there in usual.items() if there)
     measures = parse_measures(names, Retrieved)
-    credit = f"{CREDIT_BY_GROUP}(by=cited)" * usual[OF_CITED]
+    credit = ",Credit(group)(by=cited)" * usual[OF_CITED]
     by_group = parse_measures(BY_GROUP + credit, Retrieved) if groups else ()
     columns = measure_all([*dict.fromkeys((*measures, *by_group))], {condition: queries})
     facts = scoring.ScoredRun(
