@@ -45,7 +45,7 @@ STATUSES: Mapping[Conclusion, str] = {
     Conclusion.WITHIN: "parity",
 }
 """The statuses of a kind that concludes by a band, the gravest first."""
-MOST_PAIRS = 6
+MOST_PAIRS = 3
 """Pairs of groups that a sentence names, of which the same is said."""
 MOST_QUERIES = 10_000
 """Nobody asks more queries than this to settle a question."""
