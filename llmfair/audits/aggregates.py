@@ -585,7 +585,7 @@ register("aggregate", "impact-ratio")(partial(_of_group, _impact_ratios))
 register("aggregate", "least-attainable")(partial(_of_group, _least_attainable))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _chance(of: selection.Entries, seed: int, within_grades: bool) -> NDArray[np.float64]:
     """The least ratios of labels dealt at random, drawn once for a ratio and for what chance gives."""
     rng = np.random.default_rng(seed)

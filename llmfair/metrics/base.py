@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from math import exp
-from typing import Any, ClassVar, Literal, Protocol, cast
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -287,8 +287,7 @@ class Judged:
     """A query whose list was ranked: its candidates, the runs of it, and the side of every document that has one.
 
     Of an attribute with several contrasts the sides are those of one, `contrast`; `members` has the group of every
-    document, and `names` all groups that are compared; `between_contrasts` is what they share. Else the groups are the
-    sides.
+    document, and `names` all groups that are compared. Else the groups are the sides.
 
     `rankings`: the query's orders and repeats, none where it was not ranked. `beside`: for each of them the ranking it
     is held against, where there is one: its initial order, or what another prompt made of that order. `runs` numbers
@@ -312,16 +311,24 @@ class Judged:
     members: Mapping[str, str | None] | None = None
     names: tuple[str, ...] = tuple(Side)
     contrast: tuple[str, str] | None = None
-    between_contrasts: dict[str, Value] | None = None
 
     @property
     def query_id(self) -> str:
         return self.candidates.query.query_id
 
     @cached_property
-    def memo(self) -> dict[str, Value]:
-        """Values that measures of other parameters share, and in one fit the same query in other contrasts, by name."""
-        return self.between_contrasts if self.one_fit and self.between_contrasts is not None else {}
+    def memo(self) -> dict[Any, Any]:
+        """What measures share, and in one fit the same query in other contrasts: see `once`."""
+        return {}
+
+    def between(self, contrast: Attribute, one_fit: bool, sides: Mapping[str, Side | None]) -> Judged:
+        """The query with its items on the sides of a contrast of several groups, a view of their attribute; `one_fit`:
+        its odds are read from a model of all groups."""
+        first, second = (contrast.words[side] for side in Side)
+        view = replace(self, sides=sides, contrast=(first, second) if one_fit else None)
+        if view.one_fit:
+            vars(view).update((name, getattr(self, name)) for name in WHATEVER_CONTRAST)
+        return view
 
     @property
     def one_fit(self) -> bool:
@@ -353,19 +360,36 @@ class Judged:
         )
 
     @cached_property
-    def answered(self) -> tuple[int, ...]:
-        """How many candidates each run ranked itself: the head of its completed list."""
-        return tuple(len(kept(ranking.doc_ids, self.doc_ids)) for ranking in self.rankings)
-
-    @cached_property
     def grades(self) -> NDArray[np.int64]:
         """Relevance of every candidate, absent = 0; shape (n,)."""
         relevance = self.candidates.relevance
         return np.array([relevance.get(doc_id, 0) for doc_id in self.doc_ids], dtype=np.int64)
 
-    def on_side(self, side: Side | None) -> Flags:
-        """Which candidates are on this side (None: on neither); shape (n,)."""
-        return np.array([self.sides.get(doc_id) == side for doc_id in self.doc_ids], dtype=bool)
+    @cached_property
+    def on_side(self) -> Mapping[Side | None, Flags]:
+        """Which candidates are on each side (None: on neither); shape (n,)."""
+        sides = [self.sides.get(doc_id) for doc_id in self.doc_ids]
+        return {of: np.array([side == of for side in sides], dtype=bool) for of in (*Side, None)}
+
+
+WHATEVER_CONTRAST = ("memo", "groups_of", "doc_ids", "orders", "grades")
+"""What one fit of all groups needs of a query once."""
+Made = TypeVar("Made")
+Also = ParamSpec("Also")
+
+
+def once(make: Callable[Concatenate[Judged, Also], Made]) -> Callable[Concatenate[Judged, Also], Made]:
+    """Makes what hangs on a query's rankings, and on arguments in their order, arrays among them, but once."""
+
+    @wraps(make)
+    def made(judged: Judged, /, *also: Also.args, **named: Also.kwargs) -> Made:
+        key = make, *(each.tobytes() if isinstance(each, np.ndarray) else each for each in also)
+        if key not in judged.memo:
+            judged.memo[key] = make(judged, *also, **named)
+        value: Made = judged.memo[key]
+        return value
+
+    return made
 
 
 Argument = str | int | float | None
@@ -609,7 +633,7 @@ def measure(name: str, **declared: Any) -> Callable[[Callable[..., Values]], Def
     return define
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Measure:
     """A measure with its parameters (those not at their default, sorted) and cutoff: see `parse_measure`."""
 
@@ -623,7 +647,7 @@ class Measure:
         cutoff = "" if self.cutoff is None else f"@{self.cutoff}"
         return f"{self.name}({params}){cutoff}" if params else f"{self.name}{cutoff}"
 
-    @property
+    @cached_property
     def arguments(self) -> dict[str, Argument]:
         """Every declared parameter with its value, defaults and what others imply filled in."""
         written = dict(self.params)

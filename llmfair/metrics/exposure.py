@@ -24,7 +24,9 @@ from llmfair.metrics.base import (
     Ratio,
     Undefined,
     Values,
+    kept,
     measure,
+    once,
 )
 from llmfair.nouns import Ranking, Side
 
@@ -47,7 +49,7 @@ def _absent(protected: Flags, unprotected: Flags) -> Undefined | None:
 
 def _compared(judged: Judged, unknown: str, stratum: str) -> tuple[Flags, Flags]:
     """Which candidates are compared: protected and unprotected, each of shape (n,)."""
-    protected, unprotected = judged.on_side(Side.PROTECTED), judged.on_side(Side.UNPROTECTED)
+    protected, unprotected = judged.on_side[Side.PROTECTED], judged.on_side[Side.UNPROTECTED]
     if unknown == "unprotected":
         unprotected = ~protected
     if stratum == "none":
@@ -56,28 +58,57 @@ def _compared(judged: Judged, unknown: str, stratum: str) -> tuple[Flags, Flags]
     return protected & inside, unprotected & inside
 
 
+@once
 def exposures(judged: Judged, cutoff: int | None = None) -> Floats:
     """Exposure of every candidate, averaged over the query's runs; shape (n,) [A Eq. 1]."""
     everyone = np.ones(len(judged.doc_ids), bool)
-    mean: Floats = _exposures(judged, cutoff, "append", everyone, "log").mean(axis=0)
+    mean: Floats = _exposures(judged, False, cutoff, "append", everyone, "log").mean(axis=0)
     return mean
 
 
-def _exposures(judged: Judged, cutoff: int | None, missing: str, ranked: Flags, weight: str) -> Floats:
-    """Exposure of every candidate in every run of the query; shape (runs, n).
+@once
+def _exposures(
+    judged: Judged, before: bool, cutoff: int | None, missing: str, ranked: Flags, weight: str
+) -> Floats:
+    """Exposure of every candidate in every run of the query, or in what is beside it (`before`); shape (runs, n).
 
     `missing=zero` gives nothing to what a run did not rank; who is not in `ranked` leaves, ranks are closed.
     """
-    table = np.zeros((len(judged.rankings), len(judged.doc_ids)))
-    runs = zip(table, judged.orders, judged.answered, judged.rankings, strict=True)
-    for exposures, order, answered, ranking in runs:
-        places = order[: answered if missing == "zero" else None]
+    rankings = judged.beside if before else judged.rankings
+    orders = judged.completed(rankings) if before else judged.orders
+    table = np.zeros((len(rankings), len(judged.doc_ids)))
+    for exposures, order, ranking in zip(table, orders, rankings, strict=True):
+        answered = len(kept(ranking.doc_ids, judged.doc_ids)) if missing == "zero" else None
+        places = order[:answered]
         places = places[ranked[places]]
         if weight == "top1" and judged.log_weights and ranking.scores is not None:
             exposures[places] = position_weights(1) * _chances_of_first(judged, ranking, places)
         else:
             exposures[places] = position_weights(len(places), 1 if weight == "top1" else cutoff)
     return table
+
+
+@once
+def _mean(judged: Judged, side: Flags, *how: Any) -> float:
+    """Mean exposure of a side, over all runs."""
+    return float(_exposures(judged, False, *how).mean(axis=0)[side].mean())
+
+
+@once
+def _by_order(judged: Judged, before: bool, side: Flags, *how: Any) -> list[float]:
+    """Mean exposure of a side by initial order, of which repeats are averaged; in these orders with `before`."""
+    order_of_run = _order_of_run(judged)
+    means = _exposures(judged, before, *how)[:, side].mean(axis=1)
+    of_orders: list[float] = (np.bincount(order_of_run, means) / np.bincount(order_of_run)).tolist()
+    return of_orders
+
+
+@once
+def _order_of_run(judged: Judged) -> Places:
+    """The initial order of every run, numbered as they come; shape (runs,)."""
+    orders = [order for order, _ in judged.runs] or [*range(len(judged.rankings))]
+    numbers = {order: number for number, order in enumerate(dict.fromkeys(orders))}
+    return np.array([numbers[order] for order in orders], np.intp)
 
 
 def _chances_of_first(judged: Judged, ranking: Ranking, places: Places) -> Floats:
@@ -105,7 +136,7 @@ def exposure(judged: Judged, cutoff: int | None, log: str) -> Values:
     sides = _compared(judged, "keep", "none")
     mean, absent = exposures(judged, cutoff), _absent(*sides) or Undefined("no_group")
     if log == "2":
-        mean *= np.log(2)
+        mean = mean * np.log(2)
     return {
         group: float(mean[members].mean()) if members.any() else absent
         for group, members in judged.groups_of.items()
@@ -147,32 +178,33 @@ def exposure_ratio(
         return {}
     if not judged.rankings:
         return Undefined("not_ranked")
-    protected, unprotected = _compared(judged, unknown, stratum)
-    if absent := _absent(protected, unprotected):
-        return absent
-    ranked = ~judged.on_side(None) if unknown == "close" else np.ones(len(judged.doc_ids), bool)
-    exposures = _exposures(judged, cutoff, missing, ranked, weight)
-    mean = exposures.mean(axis=0)
-    e1, e0 = float(mean[protected].mean()), float(mean[unprotected].mean())
+    sides = _compared(judged, unknown, stratum)
+    ranked = ~judged.on_side[None] if unknown == "close" else np.ones(len(judged.doc_ids), bool)
+    return _absent(*sides) or _ratio(judged, *sides, control, cutoff, missing, ranked, weight)
+
+
+@once
+def _ratio(
+    judged: Judged,
+    protected: Flags,
+    unprotected: Flags,
+    control: str,
+    cutoff: int | None,
+    missing: str,
+    ranked: Flags,
+    weight: str,
+) -> Ratio:
+    sides, how = (protected, unprotected), (cutoff, missing, ranked, weight)
+    e1, e0 = (_mean(judged, side, *how) for side in sides)
     ratio = Ratio(e1, e0, None if e1 > 0 and e0 > 0 else "zero_exposure")
     if control == "none":
         return ratio
-    before = _exposures(replace(judged, rankings=judged.beside), cutoff, missing, ranked, weight)
-    means = before[:, ranked].mean(axis=1)
-    runs_of: dict[int, list[int]] = {}  # of each initial order, of which repeats are averaged
-    for run, (order, _) in enumerate(judged.runs or [(n, 0) for n in range(len(judged.rankings))]):
-        runs_of.setdefault(order, []).append(run)
-
-    def sides(exposures: Floats, runs: list[int]) -> tuple[float, float]:
-        each = np.stack([exposures[:, side].mean(axis=1) for side in (protected, unprotected)], axis=1)
-        over, under = each[runs].mean(axis=0).tolist()
-        return over, under
-
-    controlled = tuple(
-        ControlledExposures(sides(exposures, runs), sides(before, runs), float(means[runs].mean()))
-        for runs in runs_of.values()
+    final, initial = (
+        zip(*(_by_order(judged, before, side, *how) for side in sides), strict=True)
+        for before in (False, True)
     )
-    return replace(ratio, controlled=controlled)
+    means = _by_order(judged, True, ranked, *how)
+    return replace(ratio, controlled=tuple(map(ControlledExposures, final, initial, means)))
 
 
 @measure("RelevanceRatio", cutoff="none", **OF_RATIOS, aggregate="ratio-of-means", label="relevance ratio")
@@ -187,6 +219,11 @@ def relevance_ratio(judged: Judged, cutoff: None) -> Values:
     protected, unprotected = _compared(judged, "keep", "none")
     if absent := _absent(protected, unprotected):
         return absent
+    return _expected(judged, protected, unprotected)
+
+
+@once
+def _expected(judged: Judged, protected: Flags, unprotected: Flags) -> Ratio:
     n1, n0 = int(protected.sum()), int(unprotected.sum())
     mean, sided = exposures(judged), protected | unprotected
     m1 = m0 = 0.0
@@ -209,5 +246,5 @@ def excess_ratio(judged: Judged, cutoff: None, control: str) -> Values:
     ratio = exposure_ratio.values(judged, None, agg="ratio-of-means", control=control, **compared).get("")
     (by,) = relevance_ratio.values(judged, None).values()
     if isinstance(ratio, Ratio) and isinstance(by, Ratio):
-        return Quotient(ratio, by, min(int(judged.on_side(side).sum()) for side in Side))
+        return Quotient(ratio, by, min(int(judged.on_side[side].sum()) for side in Side))
     return {} if ratio is None else ratio

@@ -27,6 +27,7 @@ from llmfair.metrics.base import (
     Value,
     Values,
     measure,
+    once,
 )
 from llmfair.nouns import Encounter, Ranking, Side
 from llmfair.stats.strata import Choices, Comparisons, Stratum, pair_counts
@@ -85,24 +86,27 @@ def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Valu
     """
     if of == "answers" and judged.encounters is None:
         return {}
-    # the same comparisons whatever the stratum, and in one fit whatever the contrast
-    if of not in judged.memo:
-        if of == "ranking":
-            judged.memo[of] = _of_rankings(judged)
-        elif not (pairs := _of_two_groups(groups := _groups(judged, judged.doc_ids), judged.grades)).any():
-            judged.memo[of] = Undefined("no_common_grade")
-        elif any(encounter.behind for encounter in judged.encounters or ()):
-            judged.memo[of] = _of_choices(judged)
-        else:
-            judged.memo[of] = _compared(judged, pairs, groups if judged.one_fit else None)
-    value = judged.memo[of]
-    if isinstance(value, QueryComparisons):
-        if judged.one_fit and judged.contrast:
-            first, second = map(judged.names.index, judged.contrast)
-            value = replace(value, contrast=(first, second))
-        if stratum != "none":
-            value = replace(value, stratum=Stratum(stratum))
-    return value
+    value = _of_rankings(judged) if of == "ranking" else _of_answers(judged)
+    if not isinstance(value, QueryComparisons):
+        return value
+    contrast = None
+    if judged.one_fit and judged.contrast:
+        contrast = judged.names.index(judged.contrast[0]), judged.names.index(judged.contrast[1])
+    return replace(value, contrast=contrast, stratum=None if stratum == "none" else Stratum(stratum))
+
+
+# The same comparisons whatever the stratum, and in one fit whatever the contrast.
+
+
+@once
+def _of_answers(judged: Judged) -> QueryComparisons | Undefined:
+    groups = _groups(judged, judged.doc_ids)
+    pairs = _of_two_groups(groups, judged.grades)
+    if not pairs.any():
+        return Undefined("no_common_grade")
+    if any(encounter.behind for encounter in judged.encounters or ()):
+        return _of_choices(judged)
+    return _compared(judged, pairs, groups if judged.one_fit else None)
 
 
 def _groups(judged: Judged, doc_ids: Sequence[str]) -> Places:
@@ -176,6 +180,7 @@ def relevance_odds(judged: Judged, cutoff: None) -> Values:
     return _compared(judged, np.greater(judged.grades[:, None], judged.grades))
 
 
+@once
 def _of_rankings(judged: Judged) -> QueryComparisons | Undefined:
     """All pairs of equal grade in all completed lists; of a cut list judged items alone, and those that it lacks."""
     if not judged.rankings and judged.encounters is None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from llmfair.metrics.attention import jensen_shannon
-from llmfair.metrics.base import Floats, Got, Judged, OfGroup, Undefined, Values, measure, number, whole
+from llmfair.metrics.base import Floats, Got, Judged, OfGroup, Undefined, Values, measure, number, once, whole
 from llmfair.metrics.exposure import exposures, position_weights
 from llmfair.stats.selection import Codes, normalised_kl, normalised_kl_range
 
@@ -46,6 +46,7 @@ def _got(judged: Judged, amount: Floats, weights: Floats | None = None) -> Got:
     return Got(judged.doc_ids, judged.groups_of, amount, judged.grades, reference, weights)
 
 
+@once
 def _selected(judged: Judged, cutoff: int) -> Got:
     """In which share of the runs each item was among the first k."""
     share = np.zeros(len(judged.doc_ids))
@@ -70,6 +71,7 @@ def _amounts(judged: Judged, cutoff: int | None) -> Got | Undefined:
     return _scored(judged) if cutoff is None else _selected(judged, cutoff)
 
 
+@once
 def _attention(judged: Judged, cutoff: int | None) -> Got:
     """Each item's exposure over the mean of its list, so that lists of any length speak on one scale."""
     weights = position_weights(len(judged.doc_ids), cutoff)

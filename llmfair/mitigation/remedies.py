@@ -394,7 +394,7 @@ def offsets_of(run: Unmitigated) -> Mapping[str, float]:
         doc_ids, ranks = ranks_of(run.orders[judged.query_id])
         strengths = dict(zip(doc_ids, bradley_terry(ranks), strict=True))
         scores = np.array([strengths[doc_id] for doc_id in judged.doc_ids])
-        protected, unprotected = (judged.on_side(side) for side in Side)
+        protected, unprotected = (judged.on_side[side] for side in Side)
         # how far the unprotected item of each two equally relevant ones is ahead of the protected one
         ahead = [
             (scores[unprotected & of][None, :] - scores[protected & of][:, None]).ravel()

@@ -224,10 +224,13 @@ def permutations(
             of_items[items] += beyond / size + 1j * beyond / (len(beyond) - size)
     generators = [*rngs, rngs[0].spawn(1)[0]]
     sums = np.zeros((len(parts), draws), np.complex128)
-    # numpy draws and partitions without the interpreter's lock
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for of_list in pool.map(partial(_shuffled_sums, parts, protected, draws=draws), strata, generators):
-            sums += of_list
+    if draws:
+        # numpy draws and partitions without the interpreter's lock
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for of_list in pool.map(
+                partial(_shuffled_sums, parts, protected, draws=draws), strata, generators
+            ):
+                sums += of_list
     every = [*chain.from_iterable(strata)]
     return [_tested(*ranker, protected, every) for ranker in zip(rankers, parts, sums, strict=True)]
 

@@ -255,7 +255,7 @@ def test_where_relevance_and_side_are_one_nothing_is_concluded() -> None:
 
 def test_queries_that_two_prompts_ranked_from_other_orders_are_not_compared() -> None:
     neutral, other = ([query(name, preference) for name in NAMES] for preference in (0.0, 1.0))
-    other[0] = replace(other[0], runs=((0, 0),))
+    other[0] = replace(other[0], runs=tuple((7, repeat) for repeat in range(len(other[0].rankings))))
     rows = told({"neutral": neutral, "female": other})[1]
     for measure in ("RBO", "ExpRatio"):
         compared = {r.query_id for r in rows if (r.measure, r.condition) == (measure, "female vs neutral")}

@@ -15,7 +15,7 @@ from llmfair.audits.listwise.measure import HowRanked, ListOdds, concluded, list
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import pairs_shown, strata_of
-from llmfair.nouns import Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
+from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
 from llmfair.rankers.strategies import PartialOrder, encounters_of
 from llmfair.stats.strata import Comparisons, Stratum
 from tests.shared import vectors
@@ -112,14 +112,17 @@ def test_swapping_the_groups_inverts_the_odds_and_their_limits() -> None:
 NAMES = ("a", "b", "c")
 
 
-def of_three(query: Judged, contrast: tuple[str, str], shared: dict[str, Value]) -> Judged:
-    """The query with three groups, every third item in each, read as this contrast."""
-    members = dict(zip(query.doc_ids, NAMES * 4, strict=True))
-    sides = dict(zip(contrast, Side, strict=True))
-    return replace(
-        query, sides={doc_id: sides.get(group) for doc_id, group in members.items()}, members=members,
-        names=NAMES, contrast=contrast, between_contrasts=shared,
-    )  # fmt: skip
+def of_three(query: Judged) -> Judged:
+    """The query with three groups, every third item in each."""
+    return replace(query, members=dict(zip(query.doc_ids, NAMES * 4, strict=True)), names=NAMES)
+
+
+def as_contrast(query: Judged, first: str, second: str, one_fit: bool = True) -> Judged:
+    """The same, read as a contrast of two of its groups."""
+    sides = {first: Side.PROTECTED, second: Side.UNPROTECTED}
+    view = Attribute("group", (first,), (second,), {side: group for group, side in sides.items()})
+    members = query.members or {}
+    return query.between(view, one_fit, {of: sides.get(str(group)) for of, group in members.items()})
 
 
 @pytest.mark.parametrize("of", ["answers", "ranking"])
@@ -132,11 +135,11 @@ def test_contrasts_of_several_groups_are_read_from_one_fit(of: str, behind: bool
             [Encounter(e.shown, e.ranked[:1], behind=e.ranked[1:]) for e in x.encounters or ()] for x in lists
         ]
         lists = [replace(x, encounters=tuple(e)) for x, e in zip(lists, of_best, strict=True)]
-    shared: list[dict[str, Value]] = [{} for _ in lists]
+    lists = [as_contrast(of_three(query), "a", "b") for query in lists]
     measure = parse_measure(f"PreferenceOdds(of={of})")
     odds, parts = {}, {}
     for contrast in (("a", "b"), ("b", "c"), ("a", "c")):
-        queries = [of_three(*query) for query in zip(lists, [contrast] * len(lists), shared, strict=True)]
+        queries = [as_contrast(query, *contrast) for query in lists]
         values = {query.query_id: measure.values(query)[""] for query in queries}
         value = preference(values.values())
         assert (
@@ -154,10 +157,10 @@ def test_contrasts_of_several_groups_are_read_from_one_fit(of: str, behind: bool
 
 
 def test_a_group_against_all_others_is_compared_on_its_own_sides() -> None:
-    (query,), shared, measure = simulated(3, 1), dict[str, Value](), parse_measure("PreferenceOdds")
+    query, measure = as_contrast(of_three(*simulated(3, 1)), "a", "b"), parse_measure("PreferenceOdds")
     of_each = []
     for contrast in (("a", "b"), ("b", "c")):
-        value = measure.values(replace(of_three(query, contrast, shared), contrast=None))[""]
+        value = measure.values(as_contrast(query, *contrast, one_fit=False))[""]
         assert isinstance(value, QueryComparisons) and value.contrast is None
         of_each.append({(query.doc_ids.index(value.doc_ids[i])) % 3 for i in value.outcomes.first})
     assert of_each == [{0}, {1}]

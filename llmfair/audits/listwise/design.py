@@ -15,18 +15,9 @@ from msgspec import structs
 
 from llmfair.asking.dispatch import Program
 from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
-from llmfair.audits.label_error import judged_of, odds_with
+from llmfair.audits.label_error import judged_between, judged_of, odds_with
 from llmfair.audits.lists import NOT_JUDGED, bucket, load_lists, selected_queries, with_prompt
-from llmfair.audits.listwise.measure import (
-    ODDS,
-    HowRanked,
-    WindowShare,
-    between,
-    in_groups,
-    look,
-    outcome_of,
-    share,
-)
+from llmfair.audits.listwise.measure import ODDS, HowRanked, WindowShare, in_groups, look, outcome_of, share
 from llmfair.audits.listwise.plan import chats_of, findable_of, known_reach, tokens_of
 from llmfair.audits.listwise.results import INITIAL, OF_RANKINGS, ListwiseFacts, of_stratum
 from llmfair.audits.listwise.settings import ListwiseSettings, PlanSettings
@@ -378,7 +369,7 @@ class ListwiseDesign(Design[Ranked]):
         """The same query, its items on the sides of this contrast."""
         if not contrast:
             return judged
-        return between(judged, self.views[contrast], self.attribute.one_fit, self.sides_of[contrast])
+        return judged.between(self.views[contrast], self.attribute.one_fit, self.sides_of[contrast])
 
     @cached_property
     def views(self) -> Mapping[str, Attribute]:
@@ -403,13 +394,14 @@ class ListwiseDesign(Design[Ranked]):
         # a ranker without windows inherits no order, whatever it was given
         initial = "random" if isinstance(self.ranker, Ranker) else settings.initial
         unjudged = not any(items.judged for items in self.lists)
+        of_groups = judged_of(map(self.dataset.candidates, self.queries), self.attribute)
         return {
             contrast: HowRanked(
                 band_of(settings.band), band_of(settings.guard), self.strata[contrast], settings.level,
                 0 if self.many_contrasts else settings.permutations, settings.seed, initial, unjudged,
-                judged_of(map(self.dataset.candidates, self.queries), of), settings.label_error,
+                judged_between(of_groups, contrast), settings.label_error,
             )
-            for contrast, of in self.views.items()
+            for contrast in self.views
         }  # fmt: skip
 
     def file_name(self, probe: Probe) -> str:

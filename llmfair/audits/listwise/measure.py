@@ -558,8 +558,8 @@ def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[s
     for condition, queries in judged.items():
         labelled = dict[str, LabelledItems]()
         for query in queries:
-            protected = query.on_side(Side.PROTECTED)
-            sided = protected | query.on_side(Side.UNPROTECTED)
+            protected = query.on_side[Side.PROTECTED]
+            sided = protected | query.on_side[Side.UNPROTECTED]
             if query.rankings and protected.any() and not protected[sided].all():
                 doc_ids = tuple(compress(query.doc_ids, sided))
                 items = exposures(query)[sided], protected[sided], query.grades[sided]
@@ -786,14 +786,7 @@ def in_groups(judged: Judged, attribute: Attribute) -> Judged:
     missing = (judged.groups.documents[of] for of in judged.missing if of in judged.groups.documents)
     items = (*judged.candidates.documents, *missing)
     members = {document.doc_id: attribute.group(document) for document in items}
-    return replace(judged, members=members, names=attribute.groups, between_contrasts={})
-
-
-def between(judged: Judged, contrast: Attribute, one_fit: bool, sides: Mapping[str, Side | None]) -> Judged:
-    """The query with its items on the sides of a contrast of several groups, a view of their attribute; `one_fit`:
-    its odds are read from a model of all groups."""
-    first, second = (contrast.words[side] for side in Side)
-    return replace(judged, sides=sides, contrast=(first, second) if one_fit else None)
+    return replace(judged, members=members, names=attribute.groups)
 
 
 def by_contrast(measures: Sequence[Measure], attribute: Attribute) -> tuple[list[Measure], list[Measure]]:

@@ -22,7 +22,6 @@ from llmfair.audits.listwise.measure import (
     HEADLINE,
     SCORED,
     HowRanked,
-    between,
     by_contrast,
     columns_of_contrasts,
     final_findings,
@@ -126,7 +125,7 @@ class Against:
         if not contrast:
             return judged
         view, one_fit = self.contrasts[contrast], self.attribute.one_fit
-        return between(judged, view, one_fit, self.sides_of[contrast])
+        return judged.between(view, one_fit, self.sides_of[contrast])
 
 
 @dataclass(frozen=True)
