@@ -67,7 +67,7 @@ def line(*words: str) -> str:
     return " ".join(filter(None, words))
 
 
-def _asked(settings: AuditSettings, panels: Collection[str]) -> list[str]:
+def _asked(settings: AuditSettings | ScoreSettings, panels: Collection[str]) -> list[str]:
     """The settings of these panels; no prompt where the only one is that of whoever scores lists."""
     unsaid = getattr(settings, "prompt", None) in ("scores", "pairwise-scores")
     names = (item.name for item in fields(settings) if item.metadata["panel"] in panels)
@@ -105,7 +105,7 @@ def continuing(run: RunDir) -> str | None:
 
 def scoring_of(runs: Sequence[Path], settings: ScoreSettings) -> str:
     """The command line that measures the same again, wherever it writes."""
-    flags = settings.as_flags(item.name for item in fields(settings) if item.metadata["panel"] in REPRODUCES)
+    flags = settings.as_flags(_asked(settings, REPRODUCES))
     return line("llmfair score", *(shlex.quote(str(run)) for run in runs), flags)
 
 

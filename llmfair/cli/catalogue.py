@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from textwrap import shorten
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 import llmfair
 from llmfair import registry, terminal
 from llmfair.audits.kind import Kind, kinds
-from llmfair.cli.options import View, command, flag, group
+from llmfair.cli.options import View, argument, command, flag, group
 from llmfair.errors import Unavailable, UsageError
 from llmfair.io.files import SCHEMA
 from llmfair.nouns import Completion, Request
@@ -61,11 +61,8 @@ def list_prompts() -> View:
     return View({"prompts": rows}, ("", ("prompt", "--prompt", "sha256", "source"), cells, notes))
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Template name or TOML file.")]
-
-
 @command(prompts, "llmfair prompts show listwise", "llmfair prompts show my-prompt.toml --json")
-def show(name: Name) -> View:
+def show(name: str = argument("NAME", "Template name or TOML file.")) -> View:
     """A template as it stands."""
     from llmfair.prompts import load_prompt
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import View, command, flag, group
+from llmfair.cli.options import View, argument, command, flag, group
 from llmfair.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,13 +69,9 @@ _fetching, _indexing, _source = (partial(flag, panel=panel) for panel in ("Fetch
     shared=("quiet", "no_progress", "shared"),
 )
 def fetch(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID",
-            help="Year and split, or any dataset of it: trec-fair/2022; or a task of LaMP: lamp/4.",
-        ),
-    ],
+    name: str = argument(
+        "ID", "Year and split, or any dataset of it: trec-fair/2022; or a task of LaMP: lamp/4."
+    ),
     yes: bool = _fetching(False, "Do not ask before downloading."),
     stream: bool = _fetching(False, "Read from the connection; keep no copy."),
     keep_downloads: bool = _fetching(False, "Keep the source files afterwards."),
@@ -149,7 +145,7 @@ def _ask(question: str, default: bool, alone: str, hint: str) -> None:
 
 @command(datasets, "llmfair datasets show sample", "llmfair datasets show my-folder --json")
 def show(
-    name: Annotated[str, typer.Argument(metavar="ID", help="Dataset id, folder, table or .jsonl file.")],
+    name: str = argument("ID", "Dataset id, folder, table or .jsonl file."),
     columns: str | None = flag(None, "Of a table, what its columns are called: doc_id=id,gender=sex."),
     attributes: str | None = flag(None, "Of a table or irds:NAME, a file that declares its attributes."),
     groups: str | None = flag(None, "Of irds:NAME, the groups of its documents."),

@@ -109,7 +109,7 @@ class WithFlags:
     def __signature__(self) -> inspect.Signature:
         settings, keyword = self.settings, inspect.Parameter.KEYWORD_ONLY
         run = getattr(self.run, "func", self.run)  # of a kind's command, whose first parameter is the kind
-        hints = get_type_hints(common, include_extras=True) | get_type_hints(run, include_extras=True)
+        hints = get_type_hints(common) | get_type_hints(run)
         parameters = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
         flags: dict[str, Flag] = {}
         if settings is not None:
@@ -118,17 +118,16 @@ class WithFlags:
             flags = {item.name: _flag_of(item, item.name in settings.idle()) for item in in_panels}
             if settings.presets():
                 flags["preset"] = flag(None, settings.preset_meaning, panel="Prompt")
-        for item in (*self.parameters, *map(COMMON.__getitem__, self.shared)):
-            if isinstance(item.default, Flag):
-                flags[item.name] = item.default
-            else:
-                parameters.append(item.replace(kind=keyword, annotation=hints[item.name]))
-        for name, (default, names, called, more) in flags.items():
-            names = names or (f"--{flag_of(name)}",)
-            envvar = variable(called or names[0].removeprefix("--").replace("-", "_"))
+        beside = (*self.parameters, *map(COMMON.__getitem__, self.shared))
+        for name, (default, names, called, more) in (flags | {of.name: of.default for of in beside}).items():
             hint: Any = list[str] if isinstance(default, list) else hints[name]
-            option: Any = Annotated[hint, typer.Option(*names, envvar=envvar, **more)]
-            parameters.append(inspect.Parameter(name, keyword, default=default, annotation=option))
+            if default is inspect.Parameter.empty:
+                hint = Annotated[hint, typer.Argument(**more)]
+            else:
+                names = names or (f"--{flag_of(name)}",)
+                envvar = variable(called or names[0].removeprefix("--").replace("-", "_"))
+                hint = Annotated[hint, typer.Option(*names, envvar=envvar, **more)]
+            parameters.append(inspect.Parameter(name, keyword, default=default, annotation=hint))
         return inspect.Signature(parameters)
 
     @property
@@ -238,7 +237,7 @@ def _flag_of(item: Field[Any], hidden: bool) -> Flag:
 
 
 class Flag(NamedTuple):
-    """A flag as the default of a command's parameter; without `names` it is called as the parameter is."""
+    """A flag or argument as the default of a command's parameter; without `names` it is called as the parameter is."""
 
     default: Any
     names: Sequence[str]
@@ -253,9 +252,9 @@ def flag(
     return Flag(default, names, named, {"help": meaning, "rich_help_panel": panel, **more})
 
 
-def run_argument(metavar: str, meaning: str) -> Any:
-    """An argument that names run folders."""
-    return typer.Argument(metavar=metavar, help=meaning, show_default=False)
+def argument(metavar: str, meaning: str) -> Any:
+    """An argument, which has no default."""
+    return Flag(inspect.Parameter.empty, (), "", {"metavar": metavar, "help": meaning, "show_default": False})
 
 
 def _share(shared: bool) -> bool:

@@ -7,12 +7,11 @@ import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from llmfair import terminal
-from llmfair.cli.options import RUNS_DIR, command, flag, run_argument
+from llmfair.cli.options import RUNS_DIR, argument, command, flag
 from llmfair.errors import RequirementFailed, RunConflict, UsageError
 from llmfair.io.files import plain
 from llmfair.io.text import count, visible
@@ -21,14 +20,7 @@ from llmfair.rundir import COLUMNS, REPORT, RunDir, csv_lines, find_run
 from llmfair.settings.commands import FinetuneSettings, MitigateSettings, RerankSettings, ScoreSettings
 
 root = typer.Typer()
-Runs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="RUN…",
-        help="TREC run files (gzip too), ranx JSON or CSV, or run folders.",
-        show_default=False,
-    ),
-]
+RUNS = argument("RUN…", "TREC run files (gzip too), ranx JSON or CSV, or run folders.")
 
 
 @command(
@@ -38,7 +30,7 @@ Runs = Annotated[
     panel="Audit",
     settings=ScoreSettings,
 )
-def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
+def score(settings: ScoreSettings, style: str, runs: list[Path] = RUNS) -> None:
     """Fairness and utility of existing TREC runs; no model is asked."""
     from llmfair.audits.gates import suites_of_score, write_junit
     from llmfair.audits.scoring import failing, require_all
@@ -72,9 +64,7 @@ def score(settings: ScoreSettings, style: str, runs: Runs) -> None:
         raise terminal.failed_after_output(failed)
 
 
-RunFiles = Annotated[
-    list[Path], typer.Argument(metavar="RUN…", help="TREC run files (gzip too).", show_default=False)
-]
+RUN_FILES = argument("RUN…", "TREC run files (gzip too).")
 WITH = flag(
     ..., "Who orders them, fair-star, mmr, greedy or any other ranker; parameters as in fair-star:p=0.3,alpha=0.15.",
     "--with", metavar="RANKER", panel="Data",
@@ -88,7 +78,7 @@ WITH = flag(
     panel="Mitigate",
     settings=RerankSettings,
 )
-def rerank(settings: RerankSettings, style: str, runs: RunFiles, ranker: str = WITH) -> None:
+def rerank(settings: RerankSettings, style: str, runs: list[Path] = RUN_FILES, ranker: str = WITH) -> None:
     """Rankings that exist in another order: TREC run in, TREC run out; no model is asked."""
     from llmfair.audits.rerank import rerank as ordered
 
@@ -103,7 +93,7 @@ def rerank(settings: RerankSettings, style: str, runs: RunFiles, ranker: str = W
     terminal.show(style, reranked, lambda: "\n".join([*lines, f"NEXT     {reranked.next}"]))
 
 
-Run = Annotated[str, run_argument("RUN", "The folder of a listwise run, or the beginning of its name.")]
+RUN = argument("RUN", "The folder of a listwise run, or the beginning of its name.")
 
 
 @command(
@@ -113,7 +103,7 @@ Run = Annotated[str, run_argument("RUN", "The folder of a listwise run, or the b
     panel="Mitigate",
     settings=MitigateSettings,
 )
-def mitigate(settings: MitigateSettings, style: str, run: Run, runs_dir: Path = RUNS_DIR) -> None:
+def mitigate(settings: MitigateSettings, style: str, run: str = RUN, runs_dir: Path = RUNS_DIR) -> None:
     """Remedies for a listwise run, side by side: what each buys and costs, on the same queries.
 
     Consensus, logit offset, FA*IR and greedy re-ranking need no call; a fair-instruction prompt and a LoRA adapter are

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from llmfair import terminal
 from llmfair.cli.audits import cost_text, open_page
-from llmfair.cli.options import CONFIG, RUNS_DIR, View, about_audits, command, flag, group, run_argument
+from llmfair.cli.options import CONFIG, RUNS_DIR, View, about_audits, argument, command, flag, group
 from llmfair.errors import UsageError
 from llmfair.io.files import plain, write_whole, writing
 from llmfair.io.text import count, visible
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 root = typer.Typer()
 ELSEWHERE = "choose another --output"
 NAMES = "Run folders, or the beginnings of their names"
-Runs = Annotated[list[str], run_argument("RUN…", f"{NAMES}; folders of study windows, score or an adapter.")]
-ComparedRuns = Annotated[list[str], run_argument("RUN RUN…", f"{NAMES}. The first is the base.")]
-Run = Annotated[str, run_argument("RUN", "Run folder, or the beginning of its name.")]
+RUNS = argument("RUN…", f"{NAMES}; folders of study windows, score or an adapter.")
+COMPARED = argument("RUN RUN…", f"{NAMES}. The first is the base.")
+RUN = argument("RUN", "Run folder, or the beginning of its name.")
 FORMATS = (
     "html: the page; on stdout md, latex: its tables; csv: all figures, one a line; card: a section for a model card; "
     "ll144: the summary of New York City's law on hiring; profile: a bias profile by scenario."
@@ -72,7 +72,7 @@ FAIL_ON = flag(
     shared=("shared",),
 )
 def report(
-    runs: Runs,
+    runs: list[str] = RUNS,
     # not `output`: a configuration file names the run folder of audits by that word
     file: Path | None = FILE,
     figures: str | None = flag(None, "Also as files in plots/: svg, pdf, png."),
@@ -149,7 +149,7 @@ def _summary(
     shared=("config",),
 )
 def compare(
-    runs: ComparedRuns,
+    runs: list[str] = COMPARED,
     # not `measures`, `margin` and `fail_on`: a configuration file names those of audits by these words
     wanted: str | None = MEASURES,
     within: str | None = MARGIN,
@@ -208,7 +208,7 @@ def list_all(runs_dir: Path = RUNS_DIR) -> View:
     shared=("config",),
 )
 def show(
-    name: Run,
+    name: str = RUN,
     query: str | None = flag(None, "Only answers about this query.", named="show_query"),
     answers: bool = flag(False, "Every answer, raw.", named="show_answers"),
     failures: bool = flag(False, "Probes without an answer.", named="show_failures"),
@@ -276,7 +276,7 @@ def _furthest(run: RunDir) -> View:
 @command(
     runs, "llmfair runs check listwise-sample", "llmfair runs check runs/my-run --json", shared=("config",)
 )
-def check(name: Run, runs_dir: Path = RUNS_DIR) -> View:
+def check(name: str = RUN, runs_dir: Path = RUNS_DIR) -> View:
     """Whether every file can be recomputed from the journal."""
     from llmfair.audits.runs.exhibits import check_run
 

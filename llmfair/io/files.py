@@ -549,10 +549,9 @@ def read_rows(path: Path, what: str, of: type[T]) -> list[T]:
             return None
         return number(cell) if float in types[name] else cell
 
-    def typed_row(row: dict[str, str]) -> T:
-        return convert({name: read(name, row[name]) for name in types}, of, strict=False)
-
-    return read_csv(path, what, typed_row)
+    return read_csv(
+        path, what, lambda row: convert({name: read(name, row[name]) for name in types}, of, strict=False)
+    )
 
 
 # Files told from what they were when they were made: by size and time, and by content where only the time differs. So
