@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from msgspec import Meta, ValidationError, convert
 
 from llmfair.asking.dispatch import Program, dispatch
-from llmfair.asking.journal import SHARED, Journal, Requests
+from llmfair.asking.journal import SHARED, Journal, requests
 from llmfair.asking.limits import GO_ON, Budget, Limits, Progress
 from llmfair.backends.base import NoBackend, RateLimited, Transient
 from llmfair.backends.faults import UNPARSEABLE, nature_of, refusal_of
@@ -401,7 +401,7 @@ class _Asking:
                 )
             self.keys[batch.file] = keys
         self.rounds = Counter(key for keys in self.keys.values() for key in keys)
-        self.request = Requests(NoBackend(self.server.identity), self.sampling)
+        self.request = requests(NoBackend(self.server.identity), self.sampling)
         self.failed: dict[str, BackendError | UsageError] = {}
         self.collected: set[str] = set()
         self.budget = Budget(self.limits)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from llmfair.asking.journal import SHARED, Journal, Requests, Unwritable
+from llmfair.asking.journal import SHARED, Journal, Unwritable, requests
 from llmfair.asking.lanes import LEFT_AFTER, LEFT_FOR, Lane, Lanes
 from llmfair.asking.limits import Budget, Limits, Progress, characters
 from llmfair.backends.base import Backend, RateLimited, Transient
@@ -122,7 +122,7 @@ class Asker:
         self.retries = Retries(limits.retries, limits.max_wait, limits.outage)
         self.budget = Budget(limits)
         self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
-        self.request = Requests(self.backend, self.sampling)
+        self.request = requests(self.backend, self.sampling)
         self.asked: dict[str, asyncio.Future[Completion]] = {}
         self.noted = set[str]()
         self.answers = self.unspoken = self.in_a_row = 0

@@ -72,21 +72,18 @@ def _canonical(value: Any) -> bytes:
     return _SORTED.encode(value).encode("utf-8", "backslashreplace")
 
 
-class Requests:
-    """Requests to a backend; what chats of one shape and draw have in common is made once."""
+def requests(backend: Backend, sampling: Sampling) -> Callable[[str, Chat], Request]:
+    """Makes requests to a backend; what chats of one shape and draw have in common is made once."""
+    shapes: dict[Any, tuple[Sampling, Callable[[Chat], str]]] = {}
 
-    def __init__(self, backend: Backend, sampling: Sampling) -> None:
-        self._backend, self._sampling = backend, sampling
-        self._shapes: dict[Any, tuple[Sampling, Callable[[Chat], str]]] = {}
-
-    def __call__(self, probe_id: str, chat: Chat) -> Request:
+    def request(probe_id: str, chat: Chat) -> Request:
         shape = (chat.expects, chat.draw)
-        if (pair := self._shapes.get(shape)) is None:
-            sampling = chat_sampling(chat, self._sampling)
-            key_of = request_keys(self._backend.identity, chat, sampling, self._backend.reads_about)
-            pair = self._shapes[shape] = sampling, key_of
-        sampling, key_of = pair
-        return Request(chat, sampling, key_of(chat), probe_id)
+        if (pair := shapes.get(shape)) is None:
+            drawn = chat_sampling(chat, sampling)
+            pair = shapes[shape] = drawn, request_keys(backend.identity, chat, drawn, backend.reads_about)
+        return Request(chat, pair[0], pair[1](chat), probe_id)
+
+    return request
 
 
 def chat_sampling(chat: Chat, sampling: Sampling) -> Sampling:

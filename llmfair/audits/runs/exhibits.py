@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
-from llmfair.asking.journal import JournalAnswers, Requests, not_begun_by, read_rows
+from llmfair.asking.journal import JournalAnswers, not_begun_by, read_rows, requests
 from llmfair.audits.commands import command_of, settings_of
 from llmfair.audits.design import Design, read_texts
 from llmfair.audits.kind import kind_in, results_of
@@ -202,7 +202,7 @@ def _followed(
     results, failures = dict[str, Any](), list[Failure]()
     stages = [lambda results: design.programs(), *(stage.programs for stage in design.stages())]
     for programs, path, backend in zip(stages, run.journals(manifest), backends, strict=True):
-        request = Requests(backend, sampling_of(design.settings))
+        request = requests(backend, sampling_of(design.settings))
         journal = JournalAnswers(path) if path.is_file() else None  # of a stage that was asked nothing
         if journal is not None:
             answers += len(journal)
@@ -211,7 +211,7 @@ def _followed(
                     problems.append(f"{path.name}:1: {wrong}")
 
         def answer(
-            chat: Chat, journal: JournalAnswers | None = journal, request: Requests = request
+            chat: Chat, journal: JournalAnswers | None = journal, request: Any = request
         ) -> Completion:
             completion = None if journal is None else journal.get(request("", chat).key)
             if completion is None:

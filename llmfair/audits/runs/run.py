@@ -20,7 +20,7 @@ from llmfair.asking.batch import FILE as BATCHES
 from llmfair.asking.batch import Batches, dispatch_batch, refuse_open
 from llmfair.asking.dispatch import Program, dispatch
 from llmfair.asking.journal import Journal
-from llmfair.asking.limits import Progress
+from llmfair.asking.limits import GO_ON, Progress
 from llmfair.audits.design import Design, Stage, remarks_of, versions
 from llmfair.audits.gates import refused, require_met, require_readable, statuses_of
 from llmfair.audits.kind import kind_of, results_of
@@ -513,7 +513,6 @@ def _files(run: RunDir) -> dict[str, list[int]]:
 
 
 S = TypeVar("S", bound=AuditSettings)
-GO_ON = "the same command continues"
 
 
 @dataclass
