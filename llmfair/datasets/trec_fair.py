@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import convert
@@ -25,6 +25,7 @@ from llmfair.registry import register
 
 # How many topics the lists of "Do Large Language Models Rank Fairly?" (2024) came from
 PAPER_QUERIES = {"trec-fair/2021/location": 57, "trec-fair/2022/gender": 44, "trec-fair/2022/location": 50}
+T = TypeVar("T")
 LICENCE = (
     "topics, relevance and labels MIT (TREC Fair Ranking track); titles and text CC BY-SA 3.0 (Wikipedia)"
 )
@@ -220,8 +221,7 @@ class TrecFair:
 
     @cached_property
     def _topics(self) -> list[Topic]:
-        topics: list[Topic] = read_fetched(self._fetched("topics", TOPICS), list[Topic])
-        return topics
+        return read_fetched(self._fetched("topics", TOPICS), list[Topic])
 
     @cached_property
     def _relevance(self) -> dict[str, NDArray[np.int64]]:
@@ -266,7 +266,7 @@ def index_name(scope: str) -> str:
     return f"index-{scope}"
 
 
-def read_fetched(path: Path, of: Any) -> Any:
+def read_fetched(path: Path, of: type[T]) -> T:
     """What such a file says, as this type. Raises UsageError."""
     try:
         return convert(files.decode(files.content(path)), of)
@@ -277,8 +277,7 @@ def read_fetched(path: Path, of: Any) -> Any:
 def fetch_record(collection: Collection) -> dict[str, Any]:
     """What `fetch.json` says of each finished step; empty when nothing was fetched. Raises UsageError."""
     path = collection.folder / "fetch.json"
-    record: dict[str, Any] = read_fetched(path, dict[str, Any]) if os.path.lexists(path) else {}
-    return record
+    return read_fetched(path, dict[str, Any]) if os.path.lexists(path) else {}
 
 
 for _collection in COLLECTIONS:

@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import convert, structs
 
 from llmfair import registry
 from llmfair.audits.aggregates import ALL, Inference, preference, summarise
@@ -350,29 +350,26 @@ def outcome_of(
     of_all = [row for row in rows if row.query_id == ALL]
     figures: dict[str, dict[str, Figure]] = {}
     for line in of_all:
-        values = {name: getattr(line, name) for name in Figure.__struct_fields__}
-        figures.setdefault(line.condition, {})[line.measure] = Figure(**values)
+        figures.setdefault(line.condition, {})[line.measure] = convert(line, Figure, from_attributes=True)
     changes = {each.name: changes_of(before, each, figures, inference) for each in every[1:]}
     tests = [*product(changes.values(), (ODDS, UTILITY))]
     adjusted = holm([rows_of_it[name].p for rows_of_it, name in tests])
     for (rows_of_it, name), p in zip(tests, adjusted, strict=True):
         rows_of_it[name] = structs.replace(rows_of_it[name], p_adjusted=p)
-    tested, far = in_band(every, figures, run.band, run.level), dict[str, float | None]()
-    points = dict[str, tuple[float, float]]()
-    for name, of in figures.items():
-        far[name] = at = distance(of[ODDS].value)
-        if at is not None and (useful := of[UTILITY].value) is not None:
-            points[name] = (at, useful)
-    best, does = front(points), "The rankings as they are."
+    tested, does = in_band(every, figures, run.band, run.level), "The rankings as they are."
+    far = {name: distance(of[ODDS].value) for name, of in figures.items()}
+    useful = {name: of[UTILITY].value for name, of in figures.items()}
+    best = front(
+        {name: (at, to) for name, at in far.items() if at is not None and (to := useful[name]) is not None}
+    )
     none = RemedyRow(name=NONE, remedy=NONE, title="unmitigated", does=does, available=True, calls=0)
-    remedies = [none, *(each.row for each in tried)]
-    for place, row in enumerate(remedies):
-        if row.available:
-            name = row.remedy
-            remedies[place] = structs.replace(
-                row, figures=figures[name], changes=changes.get(name, {}), distance=far[name], front=name in best,
-                **tested[name],
-            )  # fmt: skip
+    remedies = [
+        structs.replace(
+            row, figures=figures[row.remedy], changes=changes.get(row.remedy, {}), distance=far[row.remedy],
+            front=row.remedy in best, **tested[row.remedy],
+        ) if row.available else row
+        for row in (none, *(each.row for each in tried))
+    ]  # fmt: skip
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
     finding, failed = run.findings.get(base.condition), [each.error for each in tried if each.error]
     results = MitigationResults(

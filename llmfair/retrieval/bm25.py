@@ -26,7 +26,7 @@ import msgspec
 from llmfair.errors import UsageError, line_of
 from llmfair.io import files
 from llmfair.io.files import write_whole
-from llmfair.nouns import Document, Fill, StoredIndex
+from llmfair.nouns import Document, Fill
 from llmfair.registry import register
 from llmfair.retrieval.engine import ENGLISH, Analyzer, Engine, EngineOptions, Hit, best, plain, refuse_other
 
@@ -162,17 +162,6 @@ def stored(
         ) from None
 
 
-def opened(stored_index: StoredIndex, analyzer: Analyzer) -> TantivyEngine:
-    """The engine of an index that was made before, in a moment.
-
-    Raises UsageError for one that is gone or damaged, RunConflict for one of something else.
-    """
-    path, hint = stored_index.path, f"remove it, then {stored_index.command}"
-    if (engine := _engine(path, stored_index.source, analyzer, hint)) is None:
-        raise UsageError(f"the index {path} is gone or damaged.", hint)
-    return engine
-
-
 def _engine(path: Path, source: str, analyzer: Analyzer, hint: str) -> TantivyEngine | None:
     """The engine of an index that was made of this source, None of a damaged one. Raises RunConflict for another."""
     import tantivy
@@ -258,7 +247,10 @@ class Tantivy:
                 f"{options.collection} was indexed by {stored_index.engine}, and not on this machine.",
                 f"--engine {stored_index.engine} --engine-url URL",
             )
-        return opened(stored_index, options.analyzer)
+        path, hint = stored_index.path, f"remove it, then {stored_index.command}"
+        if (engine := _engine(path, stored_index.source, options.analyzer, hint)) is None:
+            raise UsageError(f"the index {path} is gone or damaged.", hint)
+        return engine
 
     @staticmethod
     def filler(index: str, url: str | None, analyzer: Analyzer) -> Fill:

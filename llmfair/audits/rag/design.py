@@ -619,7 +619,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
             'passage = "[{k}] {item}", or --attribution overlap',
         )
     if uncredited:  # what is the same in every row is said once below the table
-        shown = [measure for measure in shown if not _credits(measure)]
+        shown = [measure for measure in shown if "by" not in measure.definition.params]
     return RagDesign(
         settings=settings, subject=subject, dataset=dataset, attribute=attribute, queries=queries,
         measures=bounded([*dict.fromkeys((*measured, *further, *by_group))], utility), shown=tuple(shown), gates=gates,
@@ -668,7 +668,7 @@ def credited_by(by: str, names: str) -> Sequence[Measure]:
     """The measures, those of credit with the way it is given. Raises UsageError for one that names another way."""
     measures = list[Measure]()
     for measure in parse_measures(names, Retrieved):
-        if _credits(measure):
+        if "by" in measure.definition.params:
             if measure.arguments["by"] not in (None, by):
                 raise UsageError(
                     f"--measures {measure}: answers are credited by {'nobody' if by == 'none' else by} here.",
@@ -678,10 +678,6 @@ def credited_by(by: str, names: str) -> Sequence[Measure]:
                 measure = replace(measure, params=tuple(sorted({**dict(measure.params), "by": by}.items())))
         measures.append(measure)
     return measures
-
-
-def _credits(measure: Measure) -> bool:
-    return "by" in measure.definition.params
 
 
 def _ruler(settings: RagSettings, subject: Subject) -> Ruler:
