@@ -17,6 +17,7 @@ from llmfair.metrics.base import measure_all
 from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Conclusion, Request
+from llmfair.stats.significance import holm
 from tests.audits.rag.test_rag import QUICK, corpus, questions, told
 from tests.cli.command import llmfair as command
 from tests.cli.command import ran as done
@@ -64,6 +65,17 @@ def test_of_queries_that_are_all_alike_it_takes_many(n: int) -> None:
     (acme,) = (row for row in rows if row.query_id == ALL and row.group == "Acme")
     assert acme.value == 0 and acme.p == pytest.approx(math.exp(-0.4 * n))
     assert acme.conclusion is (Conclusion.OUTSIDE if n >= 20 else Conclusion.INCONCLUSIVE)
+
+
+def test_settings_and_measures_are_tested_together() -> None:
+    """Two sources, measures and settings: eight p, one family."""
+    queries = [shown(f"q{i}", "ab", ("bc", "b"), *[("ad", "a")] * (i % 4 == 0)) for i in range(12)]
+    columns = measure_all(parse_measures(",".join(BY_HAND)), {"first": queries, "second": queries})
+    tested = [
+        row for row in by_groups(columns, summarise(columns), Inference(), (0.8, 1.25)) if row.p is not None
+    ]
+    assert len(tested) == 8 and {row.measure for row in tested} == {*BY_HAND[:2]}
+    assert [row.p_adjusted for row in tested] == holm([row.p for row in tested])
 
 
 def test_groups_without_useful_items_or_without_credit() -> None:
