@@ -300,13 +300,12 @@ def disk_full(what: str) -> LlmfairError:
 Step = Literal["topics", "metadata", "pages"]
 Scope = Literal["pool", "full"]
 """Which pages are indexed: those that are relevant to some topic, or all."""
-STEPS: tuple[Step, ...] = ("topics", "metadata", "pages")
 FILES: Mapping[Step, Sequence[str]] = {
     "topics": (TOPICS,),
     "metadata": (GROUPS,),
     "pages": (PAGES, f"{index_name('full')}/{PAGES}"),
 }
-"""What each step leaves in the folder of its collection."""
+"""What each step, in their order, leaves in the folder of its collection."""
 KEPT_BYTES = 300_000_000  # what stays: about 1.5 million titles, groups, numbers and 2 million judgements
 BYTES_PER_WORD = 15_000_000  # and per word of text kept of each page
 LOGIN = re.compile(r"\A[^/:@]*:.+@")
@@ -404,7 +403,7 @@ def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
     keys = {"metadata": (f"{collection.year}/metadata",), "pages": (f"{collection.year}/docs",)}
     origins: dict[Step, Sequence[Origin]] = {}
     # a step rests on those before it
-    for step in dropwhile(lambda step: _is_done(step, collection, record, options), STEPS):
+    for step in dropwhile(lambda step: _is_done(step, collection, record, options), FILES):
         copies, published_files = options.copies(step), keys.get(step, collection.topic_files)
         origins[step] = [given_copy(copies[0])] if copies else [*map(published, published_files)]
     return FetchPlan(collection, options, origins)
@@ -497,7 +496,7 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
     folder, record = collection.folder, fetch_record(collection)
     if not plan.origins:
         return record
-    record = {step: record[step] for step in STEPS if step in record and step not in plan.origins}
+    record = {step: record[step] for step in FILES if step in record and step not in plan.origins}
 
     def note() -> None:
         content = {"schema": 1, "collection": collection.name, "llmfair": llmfair.__version__, **record}

@@ -39,10 +39,10 @@ K1, B = 1.2, 0.75
 class TantivyEngine:
     """An index that does not change while it is searched."""
 
-    def __init__(self, index: tantivy.Index, analyzer: Analyzer, identity: str) -> None:
+    def __init__(self, index: tantivy.Index, analyzer: Analyzer, source: str) -> None:
         index.config_reader("manual")  # no thread that watches the folder
         index.reload()
-        self.identity = identity
+        self.identity = identity(analyzer, source[:12])
         self._schema, self._searcher, self._analyzer = index.schema, index.searcher(), analyzer
         # as many as there are cores: more would all end late, since they only take each other's time
         self._turns = Semaphore(os.cpu_count() or 1)
@@ -153,7 +153,7 @@ def stored(
             if engine is None:
                 build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
                 index = tantivy.Index.open(str(path))
-                engine = TantivyEngine(index, analyzer, identity(analyzer, source[:12]))
+                engine = TantivyEngine(index, analyzer, source)
             return engine
     except (OSError, ValueError) as error:
         raise UsageError(
@@ -172,7 +172,7 @@ def _engine(path: Path, source: str, analyzer: Analyzer, hint: str) -> TantivyEn
     with suppress(OSError, ValueError):
         files.check(path)
         if manifest == plan:
-            return TantivyEngine(tantivy.Index.open(str(path)), analyzer, identity(analyzer, source[:12]))
+            return TantivyEngine(tantivy.Index.open(str(path)), analyzer, source)
     return None
 
 
@@ -313,5 +313,5 @@ class Bm25Index:
             elif self._made is None:
                 index = new_index(None, self._analyzer)
                 filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
-                self._made = TantivyEngine(index, self._analyzer, self.identity)
+                self._made = TantivyEngine(index, self._analyzer, self.key)
             return self._made

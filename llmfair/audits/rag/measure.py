@@ -276,7 +276,6 @@ LOG_GROUPS = (
     "llmfair score LOG.jsonl --groups FILE -a source: lines of doc_id, source, group, separated by tabs"
 )
 UTILITY = "exact-match"
-MOST_UTILITY = max(GREATEST.values())
 HINT = 'a line: {"query_id": "q1", "shown": ["d1", "d2"], "output": "…", "gold": "…", "cited": ["d2"]}'
 Ids = list[str | int]
 
@@ -295,7 +294,7 @@ class Request:
     useful: Ids | None = None
     output: str | None = None
     gold: str | list[str] | None = None
-    utility: Annotated[float, Meta(ge=0, le=MOST_UTILITY)] | None = None
+    utility: Annotated[float, Meta(ge=0, le=max(GREATEST.values()))] | None = None
     cited: Ids | None = None
 
     @property

@@ -383,8 +383,6 @@ def verdict_on(case: verdict.Case, finding: RagFinding, status: str, sentence: s
 # "Towards Fair RAG", ICTIR 2025, Figures 3 to 5: one colour a retriever, or a generator where several are side by
 # side.
 
-Curves = Mapping[str, Sequence[Curve]]
-"""By retriever, or by what else the lines of a figure are."""
 FIGURES: Mapping[tuple[str, str], tuple[str, str, str]] = {
     ("EE-D", "EU"): (COST, "What fairer lists cost", "Utility of the answers"),
     ("EE-D", "EE-R"): ("useful-shown", "Useful items shown", "Exposure of useful items"),
@@ -396,8 +394,9 @@ FIGURES: Mapping[tuple[str, str], tuple[str, str, str]] = {
 """The name, the title and the beginning of the sentence of a figure, by what it shows."""
 
 
-def curve_plots(of_names: Curves, ending: str = "") -> Iterator[Plot]:
-    """A figure for each two measures, a line for each name; `ending` of the figures' names keeps groups apart."""
+def curve_plots(of_names: Mapping[str, Sequence[Curve]], ending: str = "") -> Iterator[Plot]:
+    """A figure for each two measures, a line for each name, that of a retriever or of what else is compared; `ending`
+    of the figures' names keeps groups apart."""
     looks = palette([*of_names])
     for pair, (file, title, beginning) in FIGURES.items():
         lines, axes = list[Line](), pair
