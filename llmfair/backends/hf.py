@@ -136,17 +136,17 @@ class LocalBackend(InProcess[Job]):
 
     def _compare(self, batch: Sequence[Job]) -> list[Completion]:
         """Each label's log-probability; the text is the token the model would say."""
-        scores = self._model.margins([job.ids for job in batch], [job.labels or {} for job in batch])
+        scores = self._model.margins([(job.ids, job.labels or {}) for job in batch])
         return [
             Completion(
-                text=self._model.decode([score.greedy]).strip(),
+                text=self._model.decode([likeliest]).strip(),
                 finish=Finish.STOP,
                 prompt_tokens=len(job.ids),
                 completion_tokens=1,
-                logprobs=score.logprobs,
+                logprobs=logprobs,
                 model=self.checkpoint.name,
             )
-            for job, score in zip(batch, scores, strict=True)
+            for job, (logprobs, likeliest) in zip(batch, scores, strict=True)
         ]
 
     def _say(self, batch: Sequence[Job]) -> list[Completion]:
@@ -179,8 +179,6 @@ def read_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _probe(model: LocalModel, template: ChatTemplate) -> list[Mapping[str, float]]:
-    questions = [
-        template.label_ids(messages, label_answers(checkpoints.LABELS)) for messages in checkpoints.PROBES
-    ]
-    scores = model.margins([ids for ids, _ in questions], [labels for _, labels in questions])
-    return [score.logprobs for score in scores]
+    answers = label_answers(checkpoints.LABELS)
+    scores = model.margins([template.label_ids(messages, answers) for messages in checkpoints.PROBES])
+    return [logprobs for logprobs, _ in scores]

@@ -254,14 +254,6 @@ def common_prefix(prompts: Sequence[Any]) -> int:
     return int(differs.argmax()) if differs.any() else least
 
 
-@dataclass(frozen=True)
-class LabelScores:
-    """Natural log-probabilities of the labels' tokens after a prompt, and the likeliest token of all."""
-
-    logprobs: Mapping[str, float]
-    greedy: int
-
-
 @dataclass
 class LocalModel:
     """A loaded model with its tokenizer, and an adapter over it if there is one.
@@ -284,14 +276,16 @@ class LocalModel:
     # Margins
 
     def margins(
-        self, prompts: Sequence[Sequence[int]], labels: Sequence[Mapping[str, int]]
-    ) -> list[LabelScores]:
-        """Each prompt's log-probabilities of its labels' tokens, over the whole vocabulary, in one forward pass.
+        self, questions: Sequence[tuple[Sequence[int], Mapping[str, int]]]
+    ) -> list[tuple[dict[str, float], int]]:
+        """Of each prompt and its labels' tokens their natural log-probabilities after it, and the likeliest token.
 
-        Every prompt has as many labels. Raises BackendError for a model whose output is not known here.
+        Over the whole vocabulary, in one forward pass. Every prompt has as many labels. Raises BackendError for a model
+        whose output is not known here.
         """
         import torch
 
+        prompts, labels = zip(*questions, strict=True)
         shared = self._shared(prompts)
         ids, mask = self._pad([prompt[shared:] for prompt in prompts])
         past = None
@@ -334,7 +328,7 @@ class LocalModel:
             logprobs = (exact - logits.logsumexp(-1, keepdim=True)).tolist()
             greedy = logits.argmax(-1).tolist()
         return [
-            LabelScores(dict(zip(of_prompt, values, strict=True)), token)
+            (dict(zip(of_prompt, values, strict=True)), token)
             for of_prompt, values, token in zip(labels, logprobs, greedy, strict=True)
         ]
 

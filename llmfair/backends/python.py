@@ -292,16 +292,17 @@ class Transformed:
 def cross_encoder(name: str, options: BackendOptions) -> Function:
     """A CrossEncoder by folder or repository. Raises MissingExtra, UsageError, BackendError."""
     require_local("sentence_transformers")
-    return CrossEncoderRanker(find_checkpoint(name), f"cross-encoder:{name}")
+    checkpoint = find_checkpoint(name)
+    ranker = Function(CrossEncoder(checkpoint), f"cross-encoder:{name}")
+    ranker.identity = f"cross-encoder {checkpoint.identity}"
+    return ranker
 
 
-class CrossEncoderRanker(Function):
+@dataclass
+class CrossEncoder:
     """It is loaded for the first list, so that a finished run loads none."""
 
-    def __init__(self, checkpoint: Checkpoint, spec: str) -> None:
-        self.checkpoint = checkpoint
-        super().__init__(self.rank_all, spec)
-        self.identity, self.max_workers = f"cross-encoder {checkpoint.identity}", 1
+    checkpoint: Checkpoint
 
     @cached_property
     def model(self) -> Any:
@@ -312,6 +313,6 @@ class CrossEncoderRanker(Function):
                 self.checkpoint.source, revision=self.checkpoint.revision
             )
 
-    def rank_all(self, query: str, documents: Sequence[str]) -> list[float]:
+    def rank(self, query: str, documents: Sequence[str]) -> list[float]:
         pairs = [(query, document) for document in documents]
         return [float(score) for score in self.model.predict(pairs, show_progress_bar=False)]

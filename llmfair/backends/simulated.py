@@ -280,10 +280,7 @@ class Refiner(Answerer):
     """Without a word that would help, `fake:refiner` repeats the query, which adds nothing."""
 
     plays: ClassVar[Collection[str]] = ("refiner", "name")
-    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
-        "refiner": {"malformed": 0.0},
-        "name": {"malformed": 0.0},
-    }
+    parameters = {model: {"malformed": 0.0} for model in plays}
     named = ("malformed",)
 
     def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:

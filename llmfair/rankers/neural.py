@@ -167,9 +167,7 @@ class MonoT5(CrossEncoder):
         return [{"input_ids": [*head, *page_ids[start : start + room], *tail]} for start in starts]
 
     def _logits(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        start = batch["input_ids"].new_full(
-            (len(batch["input_ids"]), 1), self._model.config.decoder_start_token_id
-        )
+        start = batch["input_ids"][:, :1].clone().fill_(self._model.config.decoder_start_token_id)
         logits = self._model(**batch, decoder_input_ids=start, use_cache=False).logits
         return _log_share(logits[:, -1, self._answers])
 

@@ -73,12 +73,7 @@ def draws(log_weights: ArrayLike, k: int, noise: ArrayLike) -> Places:
     weights = _finite(log_weights)
     # the largest is taken off, or huge log-weights would swallow the noise between equals
     keys = (weights.max(initial=0.0) - weights) - np.asarray(noise, dtype=np.float64)
-    k = min(k, len(weights))
-    if k < len(weights):
-        first = np.argpartition(keys, k - 1, axis=1)[:, :k]
-        ordered = np.argsort(np.take_along_axis(keys, first, axis=1), axis=1)
-        return np.take_along_axis(first, ordered, axis=1)
-    return np.argsort(keys, axis=1)
+    return np.argsort(keys, axis=1)[:, :k]
 
 
 def inclusion(log_weights: ArrayLike, k: int) -> Floats:

@@ -100,9 +100,7 @@ def offset_of(answers: AnsweredPairs) -> float:
     ]
     g = np.concatenate([values for values, _ in queries])
     weights = np.concatenate([np.full(len(values), 1 / (n * len(values))) for values, n in queries])
-    order = np.argsort(g, kind="stable")
-    passed = np.cumsum(weights[order])
-    return float(g[order][np.searchsorted(passed, passed[-1] / 2 - 1e-12)])
+    return float(np.quantile(g, 0.5 - 1e-12, weights=weights, method="inverted_cdf"))
 
 
 @dataclass(frozen=True)

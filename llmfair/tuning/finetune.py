@@ -62,11 +62,8 @@ class TuningDesign:
     checkpoint: checkpoints.Checkpoint
     drawn: PairDraw
     held_out: typed.HeldOut
-
-    @property
-    def engine(self) -> Mapping[str, Any]:
-        """`--backend-arg` over its defaults: device, attention, batch_tokens."""
-        return read_arguments(backend_args(self.settings.backend_arg))
+    engine: Mapping[str, Any]
+    """`--backend-arg` over its defaults: device, attention, batch_tokens."""
 
     def place(self) -> checkpoints.Place:
         """Where the base runs and in which type: on a GPU in bfloat16, else as it was saved, unless told."""
@@ -146,7 +143,7 @@ def quantization(in_4bit: bool, device: str) -> dict[str, Any]:
 def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     """Loads what the settings name and draws the pairs. Raises MissingExtra, UsageError and BackendError."""
     assert settings.base_model is not None  # checked by the settings
-    read_arguments(backend_args(settings.backend_arg))
+    engine = read_arguments(backend_args(settings.backend_arg))
     checkpoint = checkpoints.find_checkpoint(settings.base_model.removeprefix("hf:"))
     if checkpoint.encoder_decoder:
         raise UsageError(
@@ -178,7 +175,7 @@ def make_tuning_design(settings: FinetuneSettings) -> TuningDesign:
     split = drawing.split_queries(candidates, attribute, share, settings.split_seed)
     drawn = drawing.draw(candidates, attribute, split, settings, ranker.shown)
     held_out = drawing.held_out(len(split.test), **of)
-    return TuningDesign(settings, dataset, attribute, queries, ranker, checkpoint, drawn, held_out)
+    return TuningDesign(settings, dataset, attribute, queries, ranker, checkpoint, drawn, held_out, engine)
 
 
 @dataclass(frozen=True)

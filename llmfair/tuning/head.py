@@ -71,8 +71,8 @@ def require_same_margin(model: LocalModel, example: Example) -> None:
     if hasattr(language_model(model.model).get_output_embeddings(), "answers"):
         return
     ids = example.first.tolist()
-    (score,) = model.margins([ids], [dict(zip(("first", "second"), example.answers, strict=True))])
-    audited = score.logprobs["first"] - score.logprobs["second"]
+    ((logprobs, _),) = model.margins([(ids, dict(zip(("first", "second"), example.answers, strict=True)))])
+    audited = logprobs["first"] - logprobs["second"]
     with answer_head(model.model, example.answers), torch.inference_mode():
         rows = torch.tensor([ids], device=model.model.device)
         logits = model.model(input_ids=rows, use_cache=False).logits[0, -1]

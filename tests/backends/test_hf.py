@@ -127,19 +127,19 @@ def test_what_prompts_begin_with_is_read_once(mistral: Path, monkeypatch: pytest
         return reading(self, ids)
 
     monkeypatch.setattr(local.LocalModel, "_read", noted)
-    shared = model.margins(prompts, labels)
+    shared = model.margins([*zip(prompts, labels, strict=True)])
     assert max(read) >= local.FEWEST_SHARED
     assert prompts[0][: max(read)] == prompts[2][: max(read)] and max(read) < len(prompts[0])
-    whole = [model.margins([ids], [tokens])[0] for ids, tokens in zip(prompts, labels, strict=True)]
+    whole = [model.margins([(ids, tokens)])[0] for ids, tokens in zip(prompts, labels, strict=True)]
     for one, other in zip(shared, whole, strict=True):
-        assert one.greedy == other.greedy
-        assert one.logprobs == pytest.approx(other.logprobs, abs=2e-6)
+        assert one[1] == other[1]
+        assert one[0] == pytest.approx(other[0], abs=2e-6)
     read.clear()
-    same = model.margins([prompts[0]] * 4, [labels[0]] * 4)
-    assert max(read) == len(prompts[0]) - 1 and same[3].logprobs == pytest.approx(whole[0].logprobs, abs=2e-6)
+    same = model.margins([(prompts[0], labels[0])] * 4)
+    assert max(read) == len(prompts[0]) - 1 and same[3][0] == pytest.approx(whole[0][0], abs=2e-6)
     read.clear()
     single = local.load_model(checkpoint, Place("cpu", "float32", ""), PLAIN, "sdpa")
-    single.margins(prompts, labels)
+    single.margins([*zip(prompts, labels, strict=True)])
     assert not read
 
 
@@ -322,11 +322,11 @@ def test_a_batch_too_large_for_the_memory_is_halved(mistral: Path, monkeypatch: 
 
     own, sizes = LocalModel.margins, []
 
-    def small(self: LocalModel, prompts: Sequence[Sequence[int]], labels: Any) -> Any:
-        sizes.append(len(prompts))
-        if len(prompts) > 3:
+    def small(self: LocalModel, questions: Sequence[Any]) -> Any:
+        sizes.append(len(questions))
+        if len(questions) > 3:
             raise torch.OutOfMemoryError("out of memory")
-        return own(self, prompts, labels)
+        return own(self, questions)
 
     asked = [request(number, margins=True) for number in range(10)]
     expected = answers(mistral, asked)
@@ -336,7 +336,7 @@ def test_a_batch_too_large_for_the_memory_is_halved(mistral: Path, monkeypatch: 
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
     assert max(sizes) == 10 and min(sizes) <= 3
 
-    def none(self: LocalModel, prompts: Sequence[Sequence[int]], labels: Any) -> Any:
+    def none(self: LocalModel, questions: Sequence[Any]) -> Any:
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(LocalModel, "margins", none)
@@ -381,10 +381,16 @@ def test_an_adapter_moves_margins_and_without_it_it_is_the_base(mistral: Path, t
     plain = load_model(find_checkpoint(str(mistral)), place, BackendOptions(), "sdpa")
     both = load_model(find_checkpoint(str(mistral)), place, options, "sdpa")
     with both.without_adapter():
-        for one, other in zip(both.margins(prompts, labels), plain.margins(prompts, labels), strict=True):
+        for one, other in zip(
+            both.margins([*zip(prompts, labels, strict=True)]),
+            plain.margins([*zip(prompts, labels, strict=True)]),
+            strict=True,
+        ):
             # weights of two loads may lie at other boundaries in memory, where products round otherwise
-            assert one.logprobs == pytest.approx(other.logprobs, abs=models.margin_error())
-    assert both.margins(prompts, labels) != plain.margins(prompts, labels)
+            assert one[0] == pytest.approx(other[0], abs=models.margin_error())
+    assert both.margins([*zip(prompts, labels, strict=True)]) != plain.margins(
+        [*zip(prompts, labels, strict=True)]
+    )
 
 
 def test_an_adapter_without_effect_is_refused(mistral: Path, tmp_path: Path) -> None:
