@@ -128,7 +128,6 @@ FAULTS: tuple[tuple[Fault, Container[int], str], ...] = (
 )  # fmt: skip
 """Fault, statuses, and what the text says (a regular expression without case; "": anything). The first row counts."""
 
-_TABLE = [(fault, statuses, re.compile(words, re.I | re.S)) for fault, statuses, words in FAULTS]
 _UNKNOWN = re.compile(
     r"unsupported|not (be )?(support|permit|allow|recogni|accept)|n't (support|accept)|unknown|unrecogni|unexpected|"
     r"extra[_ ](input|field|forbidden)|deprecated|no longer|instead",
@@ -164,9 +163,10 @@ def refusal_of(status: int, reply: bytes) -> Refusal:
     meant = status
     if 200 <= status < 300:  # from a proxy that had begun to answer before it knew
         meant = next((int(code) for code in texts["code"] if re.fullmatch(r"[45]\d\d", code)), status)
-    fault = next(
-        (fault for fault, of, pattern in _TABLE if meant in of and pattern.search(text)), Fault.REFUSED
+    speaking = (
+        of for of, statuses, words in FAULTS if meant in statuses and re.search(words, text, re.I | re.S)
     )
+    fault = next(speaking, Fault.REFUSED)
     steps = [step for field in texts["field"] for step in re.split(r"[.\[\]]+", field) if step]
     field = next(filter(FIELDS.__contains__, steps), steps[-1] if steps else "")
     if not field and (match := _IN_WORDS.search(words)):

@@ -137,14 +137,10 @@ class LocalBackend(InProcess[Job]):
     def _compare(self, batch: Sequence[Job]) -> list[Completion]:
         """Each label's log-probability; the text is the token the model would say."""
         scores = self._model.margins([(job.ids, job.labels or {}) for job in batch])
+        decode, name = self._model.decode, self.checkpoint.name
         return [
             Completion(
-                text=self._model.decode([likeliest]).strip(),
-                finish=Finish.STOP,
-                prompt_tokens=len(job.ids),
-                completion_tokens=1,
-                logprobs=logprobs,
-                model=self.checkpoint.name,
+                decode([likeliest]).strip(), Finish.STOP, len(job.ids), 1, logprobs=logprobs, model=name
             )
             for job, (logprobs, likeliest) in zip(batch, scores, strict=True)
         ]
@@ -168,8 +164,7 @@ class LocalBackend(InProcess[Job]):
                 text, end, _ = text.partition(stop)
                 ended = ended or bool(end)
             finish = finish_of("stop" if ended else "length", text, job.request.chat.expects)
-            completion = Completion(text, finish, len(job.ids), len(ids), model=self.checkpoint.name)
-            completions.append(completion)
+            completions.append(Completion(text, finish, len(job.ids), len(ids), model=self.checkpoint.name))
         return completions
 
 

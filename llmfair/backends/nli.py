@@ -93,16 +93,15 @@ class Nli(InProcess[Mapping[str, list[int]]]):
             inputs = tokenizer.pad([dict(pair) for pair in batch], return_tensors="pt").to(model.device)
             logprobs = model(**inputs).logits.float().log_softmax(-1)
         scores = [dict(zip(self.classes, of_pair, strict=True)) for of_pair in logprobs.tolist()]
+        texts = [
+            "yes" if max(of_pair, key=of_pair.__getitem__).lower() == ENTAILMENT else "no"
+            for of_pair in scores
+        ]
         return [
             Completion(
-                text="yes" if max(of_classes, key=of_classes.__getitem__).lower() == ENTAILMENT else "no",
-                finish=Finish.STOP,
-                prompt_tokens=len(pair["input_ids"]),
-                completion_tokens=0,
-                logprobs=of_classes,
-                model=self.checkpoint.name,
+                text, Finish.STOP, len(pair["input_ids"]), 0, logprobs=logs, model=self.checkpoint.name
             )
-            for pair, of_classes in zip(batch, scores, strict=True)
+            for pair, text, logs in zip(batch, texts, scores, strict=True)
         ]
 
 

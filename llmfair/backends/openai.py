@@ -197,11 +197,12 @@ class OpenAI(Server):
         base_url = options.base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
         super().__init__(name, options, base_url, source)
         self.capabilities = frozenset({"adaptive", "seed", "system_role", "margins", "batch"})
+        self.limit_name, self.identity = "max_completion_tokens", f"openai {name} {self.server_name}"
         if self.server != OPENAI_HOST:
             self.capabilities |= {"constrain"}  # vLLM's own field; other servers refuse or ignore it
-        self.limit_name = "max_completion_tokens" if self.server == OPENAI_HOST else "max_tokens"
-        self.server_name = options.server_name or (self.server if self.server != OPENAI_HOST else "")
-        self.identity = f"openai {name} {options.server_name or self.server}"
+            self.limit_name = "max_tokens"
+        elif not options.server_name:
+            self.server_name = ""
         if options.system == "fold":
             self.identity += " fold"
         self._broken_off: set[str] = set()

@@ -192,8 +192,7 @@ class VLLM:
         else:
             ids = self._template.ids(messages)
             parameters = text_parameters(request)
-        most = parameters.max_tokens or 0
-        require_room(request, len(ids), most, self._room, self.checkpoint.name)
+        require_room(request, len(ids), parameters.max_tokens or 0, self._room, self.checkpoint.name)
         started = time.perf_counter()
         output = await self._generate(ids, parameters, self._lora)
         seconds = time.perf_counter() - started

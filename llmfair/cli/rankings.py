@@ -170,8 +170,7 @@ def _finetune(settings: FinetuneSettings, style: str) -> None:
     """Merges an adapter into its base, says what a training would take and asks nothing, or trains."""
     from llmfair.audits.gates import refused, statuses_of
     from llmfair.tuning import processes, words
-    from llmfair.tuning.finetune import finetune, plan_finetune
-    from llmfair.tuning.merging import merge_adapter
+    from llmfair.tuning.finetune import finetune, merge_adapter, plan_finetune
 
     if settings.merge is not None:
         merged = merge_adapter(settings)

@@ -86,8 +86,7 @@ class CrossFitted(ScoringRanker):
 
     def training(self, query_id: str) -> tuple[Candidates, ...]:
         """The lists that the model of a query learns from."""
-        without = self.fold.get(query_id)
-        return tuple(of for of in self.lists if self.fold[of.query.query_id] != without)
+        return tuple(of for of in self.lists if self.fold[of.query.query_id] != self.fold.get(query_id))
 
     def ordered(self, candidates: Candidates) -> tuple[Candidates, tuple[float, ...] | None]:
         first_stage = candidates.scores

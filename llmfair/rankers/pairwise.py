@@ -58,8 +58,7 @@ class PairwiseRanker:
 
     def steps(self, probe: Probe) -> Steps[nouns.PairVerdict]:
         """Asks in both orders. Raises UnparseableAnswer for an unparseable answer if the policy is `fail`."""
-        chats = self.chats(probe)
-        answers = yield from readings_of(chats, self.on_bad_answer, self._read, UNPARSEABLE)
+        answers = yield from readings_of(self.chats(probe), self.on_bad_answer, self._read, UNPARSEABLE)
         for place, answer in enumerate(answers):
             if self.on_bad_answer == "fail" and answer.unparseable:
                 key = nouns.Key(PAIRS, probe.condition, probe.contrast)

@@ -64,8 +64,7 @@ def noise(seed: int, query_id: str, samples: int, n: int) -> Floats:
 
     It does not depend on scores or alpha, so that differences of policies are narrower than of separate draws.
     """
-    rng = np.random.default_rng([seed, crc32(query_id.encode()), STREAM])
-    return rng.gumbel(size=(samples, n))
+    return np.random.default_rng([seed, crc32(query_id.encode()), STREAM]).gumbel(size=(samples, n))
 
 
 def draws(log_weights: ArrayLike, k: int, noise: ArrayLike) -> Places:

@@ -347,8 +347,7 @@ class Judging:
     def steps(self) -> Steps[Support]:
         """The answers to all pairs, which are asked at once, since none depends on another."""
         completions = (yield Chats(self.pairs, self.chat)) if self.pairs else []
-        answers = map(read_support, completions)
-        return Support(self.query_id, dict(zip(self.pairs, answers, strict=True)))
+        return Support(self.query_id, dict(zip(self.pairs, map(read_support, completions), strict=True)))
 
 
 def read_support(completion: Completion) -> bool | None:

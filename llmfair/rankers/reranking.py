@@ -110,8 +110,8 @@ def cosines(vectors: ArrayLike) -> Floats:
 
 def tf_idf(texts: Sequence[str]) -> Floats:
     """Vectors of n texts, shape (n, terms): how often a text has a term, times 1 + ln((1 + n)/(1 + texts with it))."""
-    analyzer = ENGLISH.built()
-    counts = [Counter(analyzer.analyze(plain(text))) for text in texts]
+    analyze = ENGLISH.built().analyze
+    counts = [Counter(analyze(plain(text))) for text in texts]
     held = Counter(term for count in counts for term in count)
     column = {term: place for place, term in enumerate(held)}
     vectors = np.zeros((len(texts), len(held)))
@@ -310,8 +310,7 @@ def fair_order(protected: Sequence[bool], scores: Sequence[float], minimum: Sequ
     (others, held), at, order = queues, [0, 0], list[int]()
     for least in minimum[: len(scores)]:
         left, have = at[0] < len(others), at[1] < len(held)
-        needed = at[1] < least
-        kind = have and (not left or needed or scores[held[at[1]]] >= scores[others[at[0]]])
+        kind = have and (not left or at[1] < least or scores[held[at[1]]] >= scores[others[at[0]]])
         order.append(queues[kind][at[kind]])
         at[kind] += 1
     return order

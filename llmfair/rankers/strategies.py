@@ -357,8 +357,7 @@ class Tournament(Strategy):
             for tournament, rng in enumerate(rngs):
                 shuffled = [left[tournament][place] for place in rng.permutation(ends[-1])]
                 groups += [(tournament, shuffled[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
-            questions = [(group, 0) for _, group in groups if len(group) > 1]
-            answered = iter((yield from ask.together(questions)))
+            answered = iter((yield from ask.together([(group, 0) for _, group in groups if len(group) > 1])))
             left = [[] for _ in rngs]
             for tournament, group in groups:
                 through = list(next(answered))[: best(len(group))] if len(group) > 1 else group

@@ -33,9 +33,10 @@ from llmfair.backends.hf import read_arguments
 from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
 from llmfair.datasets.base import Dataset
 from llmfair.errors import MissingExtra, UsageError
-from llmfair.io.files import SCHEMA, json_text, plain, read_document, write_whole
+from llmfair.io.files import SCHEMA, json_text, plain, read_document, read_lines, write_whole
 from llmfair.nouns import Attribute, Document, Query, Side
 from llmfair.probes import pairwise_probes
+from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
 from llmfair.results import Words, lines_of
 from llmfair.rundir import COLUMNS, csv_text, folder_name, now
@@ -416,3 +417,56 @@ def estimate(
     seconds = {name: operations / (peak / 2) for name, peak in PEAKS.items()}
     of_weights = (weights * size + embedded * 2) / 2**30
     return typed.Needs(weights + embedded, of_weights, training / 2**30, operations / 1e15, seconds)
+
+
+# `llmfair finetune-lora --merge DIR -o OUT`: a base and its adapter as one model, and how far that is from both.
+
+PROBES = 200
+"""Pairs whose answers are asked before and after."""
+
+
+def merge_adapter(settings: FinetuneSettings) -> typed.MergeResults:
+    """Merges the adapter of `settings.merge` into its base, written to `settings.output`; what that changed. Raises
+    UsageError for a folder without a manifest, or of another base, and what loading and writing raise."""
+    checkpoints.require_local("peft")
+    from llmfair.tuning.head import merge
+
+    assert settings.merge is not None and settings.output is not None  # checked by the settings
+    if (manifest := checkpoints.read_manifest(settings.merge)) is None:
+        raise UsageError(
+            f"{settings.merge} holds no finished adapter of llmfair: it has no llmfair.json.",
+            "the command that began it completes it",
+        )
+    base, asked = manifest["base"], manifest["prompt"]
+    checkpoint = checkpoints.find_checkpoint((settings.base_model or base["name"]).removeprefix("hf:"))
+    checkpoints.read_adapter(settings.merge, checkpoint)
+    engine = read_arguments(backend_args(settings.backend_arg))
+    device, why = checkpoints.device_of(engine["device"])
+    options = BackendOptions(
+        system="fold" if manifest["system"] == "folded" else "separate",
+        adapter=settings.merge,
+        template_args=manifest["template_args"],
+    )
+    model = local.load_model(
+        checkpoint, checkpoints.Place(device, base["dtype"], why), options, engine["attention"]
+    )
+    assert model.template is not None  # it was trained with one
+    how = {name: asked[name] for name in ("form", "input", "words")}
+    ranker = PairwiseRanker(prompt=load_prompt(asked["name"], "pairwise"), answers="margin", **how)
+    examples = drawing.render([probes_of(settings.merge)], ranker, model.template, checkpoint.context)
+    cost = merge(model, settings.output, examples, engine["batch_tokens"])
+    return typed.MergeResults(
+        schema=SCHEMA, status="complete", task="merge", adapter=str(settings.merge), base=checkpoint.name,
+        dtype=base["dtype"], output=str(settings.output), form=asked["form"], **cost,
+    )  # fmt: skip
+
+
+def probes_of(folder: Path) -> PairGroup:
+    """Up to `PROBES` pairs that the adapter was measured on, at even distances and so of all queries and strata. By
+    title alone: `pairs.jsonl` holds no texts, and the data may be gone. Raises UsageError where it cannot be read."""
+    rows = [row for row in read_lines(AdapterDir(folder).pairs, typed.PairRow) if row.part == "test"]
+    most, pairs = min(PROBES, len(rows)), list[TrainingPair]()
+    for row in (rows[place * len(rows) // most] for place in range(most)):
+        a, b = (Document(item.doc_id, item.title) for item in (row.a, row.b))
+        pairs.append(TrainingPair(row.pair_id, Query(row.query_id, row.query), row.stratum, a, b))
+    return tuple(pairs)

@@ -279,8 +279,7 @@ def train(
         stack.enter_context(head.inputs_cast(inner, not low))
         with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), fits(*too_large):
             # a cache makes every layer compile anew
-            asked = "padded" if settings.compile else settings.layout
-            layout, why = head.choose_layout(model, groups, asked)
+            layout, why = head.choose_layout(model, groups, "padded" if settings.compile else settings.layout)
         if settings.compile:
             width = max(len(ids) for example in chain(*groups) for ids in example.prompts)
             stack.enter_context(head.compiled(inner))

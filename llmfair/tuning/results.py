@@ -200,7 +200,7 @@ class FinetuneResults(OfTraining, frozen=True, kw_only=True):
 
 
 class MergeResults(JsonDocument, frozen=True, kw_only=True):
-    """llmfair finetune-lora --merge; what its figures are: `merging.py`."""
+    """llmfair finetune-lora --merge; what its figures are: `head.merge`."""
 
     status: Literal["complete"]
     task: Literal["merge"]

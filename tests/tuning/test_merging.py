@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from llmfair.errors import BackendError, UsageError
-from llmfair.tuning.head import pair_margins
-from llmfair.tuning.merging import _probes, merge
+from llmfair.tuning.finetune import probes_of
+from llmfair.tuning.head import merge, pair_margins
 from llmfair.tuning.results import PairItem, PairRow, pairs_text
 from tests import models
 from tests.models import one_thread as one_thread
@@ -76,5 +76,5 @@ def test_probes_are_of_all_test_queries(tmp_path: Path) -> None:
         part = "train" if number < 100 else "test"
         rows.append(PairRow(f"{number}", f"q{query}", "Topic", "relevant", a, b, None, 1.0, part, 1.0, -1.0))
     (tmp_path / "pairs.jsonl").write_text(pairs_text(rows))
-    counts = Counter(pair.query.query_id for pair in _probes(tmp_path))
+    counts = Counter(pair.query.query_id for pair in probes_of(tmp_path))
     assert counts == {f"q{number}": 40 for number in range(1, 6)}
