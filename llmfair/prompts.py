@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from string import Formatter
 from typing import Annotated, Literal
@@ -34,12 +35,8 @@ RESERVED = {"variant", ALL_PASSAGES, *PATTERNS}
 BARE = re.compile(r"[^.\[\]]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Messages that follow each other; with `each`, all of them for every passage."""
-
-    each: bool
-    turns: tuple[tuple[Role, Template], ...]
+Conversation = Sequence[tuple[bool, Role, Template]]
+"""Messages that follow each other, and whether they stand there for every passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Prompt:
     file: str
     sha256: str
     text: str
-    variants: Mapping[str, tuple[Block, ...]]
+    variants: Mapping[str, Conversation]
     passage: Template
     join: str = "\n"
     budget: str = "prompt"
@@ -73,9 +70,10 @@ class Prompt:
         try:
             lines = [self.passage.format_map({**values, **passage}) for passage in passages]
             shared = {ALL_PASSAGES: self.join.join(lines), **values}
-            for block in self._conversation(variant):
-                for filled in [{**shared, **passage} for passage in passages] if block.each else [shared]:
-                    messages += [Message(role, text.format_map(filled)) for role, text in block.turns]
+            for each, group in groupby(self._conversation(variant), itemgetter(0)):
+                turns = [*group]
+                for filled in [{**shared, **passage} for passage in passages] if each else [shared]:
+                    messages += [Message(role, text.format_map(filled)) for _, role, text in turns]
         except KeyError as missing:
             raise UsageError(
                 f"prompt {self.file}: placeholder '{missing.args[0]}' has no value.",
@@ -103,7 +101,7 @@ class Prompt:
         """The placeholders of a passage; `k` among them where passages are numbered."""
         return _names(self.passage)
 
-    def _conversation(self, variant: str) -> tuple[Block, ...]:
+    def _conversation(self, variant: str) -> Conversation:
         if variant not in self.variants:
             raise UsageError(
                 f"prompt {self.file}: no variant '{variant}'.{did_you_mean(variant, self.variants)}",
@@ -197,10 +195,8 @@ def _read(path: Path, label: str) -> Prompt:
         raise UsageError(f"prompt {label}: {error}.", "double a literal brace: {{ }}") from None
     variants = {
         name: tuple(
-            Block(
-                each, tuple((turn.role, _put_in(turn.text, {**texts, "variant": wording})) for turn in group)
-            )
-            for each, group in groupby(file.turns, key=lambda turn: turn.each is not None)
+            (turn.each is not None, turn.role, _put_in(turn.text, {**texts, "variant": wording}))
+            for turn in file.turns
         )
         for name, wording in (file.variants or {"": "{variant}"}).items()
     }
@@ -241,6 +237,6 @@ def _names(template: Template) -> frozenset[str]:
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name is not None)
 
 
-def _names_in(conversation: Sequence[Block]) -> frozenset[str]:
+def _names_in(conversation: Conversation) -> frozenset[str]:
     """The placeholders of a conversation."""
-    return frozenset().union(*(_names(text) for block in conversation for _, text in block.turns))
+    return frozenset().union(*(_names(text) for _, _, text in conversation))
