@@ -214,7 +214,7 @@ def deltr(options: RankerOptions) -> CrossFitted:
 class TrainingRows:
     """Rows of judged queries, those of a query together: `features` (rows, columns) and `judgements` (rows,).
 
-    `members` of the unprotected and of the protected: 1 or 0 by row; `factors`, by gradient: 1 / (|G| ln 2) of the
+    `members` (2, rows) of the unprotected and of the protected: 1 or 0; `factors`, by gradient: 1 / (|G| ln 2) of the
     rows of the unprotected, less the same of the protected, in `compat` times |G|; `of_both`: whether a query has
     both. Raises UsageError for what is not finite, and for fewer than two rows.
     """
@@ -233,17 +233,18 @@ class TrainingRows:
                 "DELTR's features and judgements have to be numbers.", "look for NaN and infinity"
             )
         protected = self.features[:, PROTECTED] > 0
-        self.members = [members.astype(float) for members in (~protected, protected)]
-        counts = [self.sums(members) for members in self.members]
-        self.of_both = counts[0] * counts[1] > 0
-        self._scales = [1 / (np.maximum(count, 1) * math.log(2)) for count in counts]
-        exact = [of * scale[self.query] for of, scale in zip(self.members, self._scales, strict=True)]
-        compat = [of * count[self.query] for of, count in zip(exact, counts, strict=True)]
-        self.factors: dict[Gradient, Floats] = {"exact": exact[0] - exact[1], "compat": compat[0] - compat[1]}
+        self.members = np.stack([~protected, protected]).astype(float)
+        counts = self.sums(self.members)
+        self.of_both = counts.all(axis=0)
+        self._scales = 1 / (np.maximum(counts, 1) * math.log(2))
+        exact = self.members * self._scales[:, self.query]
+        self.factors: dict[Gradient, Floats] = {
+            "exact": np.subtract(*exact), "compat": np.subtract(*(exact * counts[:, self.query])),
+        }  # fmt: skip
 
     def sums(self, values: Floats) -> Floats:
-        """Each query's sum of a value per row; shape (queries,)."""
-        return np.add.reduceat(values, self._starts)
+        """Each query's sum of a value per row; shape (…, queries)."""
+        return np.add.reduceat(values, self._starts, axis=-1)
 
     def softmax(self, values: Floats) -> Floats:
         """e^value, as a share of its query's; shape (rows,)."""
@@ -252,10 +253,8 @@ class TrainingRows:
 
     def gap(self, chances: Floats) -> Floats:
         """Exposure(unprotected) − Exposure(protected) by query, where a group without a member has none."""
-        unprotected, protected = (
-            self.sums(chances * of) * scale for of, scale in zip(self.members, self._scales, strict=True)
-        )
-        return unprotected - protected
+        gap: Floats = np.subtract(*(self.sums(chances * self.members) * self._scales))
+        return gap
 
 
 @dataclass(frozen=True, slots=True)

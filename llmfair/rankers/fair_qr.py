@@ -345,7 +345,9 @@ class FairQr:
                 stop = Stop.NO_UNDERREPRESENTED_GROUP if none else Stop.UNKNOWN_UNDERREPRESENTED
                 break
             chats = [self.chat(topic, best, subgroup)]
-            (replies,) = yield from readings_of(chats, "retry", self._replies, _is_bad)
+            (replies,) = yield from readings_of(
+                chats, "retry", self._replies, lambda of: not of[-1].read.readable
+            )
             read = replies[-1].read
             added = (*(best.added if self.keep == "added" else ()), *read.words)
             tried = Round(len(rounds), added, Page(), False, subgroup, read.words, replies)
@@ -386,10 +388,6 @@ class FairQr:
         if topic.hints is not None:
             about["hints"] = list(topic.hints(subgroup, standing.added))
         return Chat(self.prompt.render(values, self.form), Text(), about=about)
-
-
-def _is_bad(replies: Sequence[Reply]) -> bool:
-    return not replies[-1].read.readable
 
 
 def refined_text(query: Query, added: Sequence[str]) -> str:
