@@ -146,15 +146,12 @@ class LocalBackend(InProcess[Job]):
         ]
 
     def _say(self, batch: Sequence[Job]) -> list[Completion]:
-        sampling = batch[0].request.sampling
         answers = self._model.generate(
             [job.ids for job in batch],
             # seeds of their own: equal ones would make equal draws of unlike prompts
             [int.from_bytes(hashlib.sha256(job.request.key.encode()).digest()[:7]) for job in batch],
             [job.grammar for job in batch],
-            sampling.max_tokens,
-            sampling.temperature,
-            sampling.top_p,
+            batch[0].request.sampling,
             self.arguments["num_beams"],
         )
         completions = []

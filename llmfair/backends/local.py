@@ -27,7 +27,7 @@ from llmfair.backends.base import BackendOptions, fold_system
 from llmfair.checkpoints import INSTALL, Checkpoint, Place, already_read, batches, loading
 from llmfair.control_tokens import without_control_tokens
 from llmfair.errors import BackendError, MissingExtra, Rejected, UsageError
-from llmfair.nouns import Completion, Expects, Labels, Message, Permutation
+from llmfair.nouns import Completion, Expects, Labels, Message, Permutation, Sampling
 
 if TYPE_CHECKING:
     import torch
@@ -367,14 +367,12 @@ class LocalModel:
         prompts: Sequence[Sequence[int]],
         seeds: Sequence[int],
         grammars: Sequence[str | None],
-        max_tokens: int,
-        temperature: float = 0.0,
-        top_p: float | None = None,
-        num_beams: int = 1,
+        sampling: Sampling,
+        num_beams: int,
     ) -> list[tuple[list[int], bool]]:
-        """What follows each prompt, at most `max_tokens` tokens, and whether the model itself ended it.
+        """What follows each prompt, at most so many tokens, and whether the model itself ended it.
 
-        Greedily, or where `temperature` is above 0 drawn with each one's own seed; a grammar (Lark) binds it.
+        Greedily, or where the temperature is above 0 drawn with each one's own seed; a grammar (Lark) binds it.
         """
         import torch
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
@@ -389,10 +387,10 @@ class LocalModel:
         if any(grammars):
             matchers = [self._matcher(grammar) if grammar else None for grammar in grammars]
             processors.append(constraint(matchers, start))
-        if temperature > 0:
-            processors.append(drawing(seeds, temperature, top_p))
+        if sampling.temperature > 0:
+            processors.append(drawing(seeds, sampling.temperature, sampling.top_p))
         config = GenerationConfig(
-            max_new_tokens=max_tokens,
+            max_new_tokens=sampling.max_tokens,
             do_sample=False,
             num_beams=num_beams,
             eos_token_id=sorted(self._ends),

@@ -135,11 +135,10 @@ class Server(ABC):
         headers |= {
             name: value for name, of in self.header_variables.items() if (value := os.environ.get(of))
         }
-        if self.custom_headers:
-            for line in os.environ.get(self.custom_headers, "").split("\n"):
-                name, colon, value = line.partition(":")
-                if colon:
-                    headers[name.strip().lower()] = value.strip()
+        for line in os.environ.get(self.custom_headers, "").split("\n"):
+            name, colon, value = line.partition(":")
+            if colon:
+                headers[name.strip().lower()] = value.strip()
         for name, value in headers.items():
             if not _HEADER.fullmatch(name) or _NOT_SENT.search(value):
                 raise UsageError(

@@ -45,7 +45,7 @@ from llmfair.settings.declaration import band_of
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.tuning import drawing, effects, processes
 from llmfair.tuning import results as typed
-from llmfair.tuning.drawing import ExampleGroup, Floats, Ids, PairDraw, PairGroup, TrainingPair
+from llmfair.tuning.drawing import ExampleGroup, Floats, PairDraw, PairGroup, TrainingPair
 from llmfair.tuning.effects import ADAPTER, BASE, BASELINE, PAIR_STRATA, AnsweredPairs, Figures
 from llmfair.tuning.results import AdapterDir, FinetuneResults
 from llmfair.tuning.words import MEASURING, TRAINING, TrainingProgress, audit_of, judged, model_card
@@ -369,12 +369,12 @@ def plan_finetune(settings: FinetuneSettings) -> typed.FinetunePlan:
     design = make_tuning_design(settings)
     tokenizer = checkpoints.tokenizer_of(design.checkpoint)
     template = ChatTemplate(tokenizer, settings.system, template_args(settings.template_arg))
-    pairs, by_query = [*chain(*design.drawn.groups)], dict[str, list[Ids]]()
+    pairs, by_query = [*chain(*design.drawn.groups)], dict[str, list[list[int]]]()
     prompts = list[typed.PromptAsAsked]()
     for pair in islice(pairs[:: max(1, len(pairs) // SAMPLED)], SAMPLED):
         for chat in drawing.chats_of(pair, design.ranker):
             ids, labels = template.label_ids(chat.messages, label_answers(chat.expects))
-            by_query.setdefault(pair.query.query_id, []).append(np.array(ids, np.int32))
+            by_query.setdefault(pair.query.query_id, []).append(ids)
             prompts.append(typed.PromptAsAsked(pair.pair_id, tokenizer.decode(ids), labels))
     lengths = [len(ids) for ids in chain(*by_query.values())]
     common = [local.common_prefix(of_query) for of_query in by_query.values()]

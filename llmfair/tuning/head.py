@@ -282,14 +282,7 @@ def publish(source: Path, folder: Path) -> None:
 # Margins of pairs, by the head that training uses and with the arithmetic that audits use.
 
 
-def too_large(model: LocalModel, what: str, smaller: str) -> tuple[str, str]:
-    """What is said where it does not fit the memory."""
-    return (
-        f"{what} does not fit the memory of {model.place.device}.",
-        f"a smaller {smaller}, or --dtype bfloat16",
-    )
-
-
+SMALLER = "a smaller {}, or --dtype bfloat16"
 PIECE = 2048
 """Prompts that each process asks between two words on how far it is."""
 
@@ -321,8 +314,8 @@ def pair_margins(model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens
     training = inner.training
     model.model.eval()
     try:
-        many = too_large(model, f"a batch of {batch_tokens:,} tokens", "--backend-arg batch_tokens=N")
-        with inputs_cast(inner, True), fits(*many):
+        large = f"a batch of {batch_tokens:,} tokens does not fit the memory of {model.place.device}."
+        with inputs_cast(inner, True), fits(large, SMALLER.format("--backend-arg batch_tokens=N")):
             require_same_margin(model, examples[0])
             with answer_head(inner, examples[0].answers), torch.inference_mode():
                 for rows in batches([*map(len, prompts)], batch_tokens):

@@ -269,15 +269,14 @@ def train(
     state = None if last is None else TrainerState.load_from_json(str(last / _STATE))
     log.cut(0 if state is None else state.global_step)
     signals = list[int]()
-    too_large = head.too_large(
-        model, f"a group of {settings.group_size} prompts", "--group-size, --layout shared"
-    )
+    large = f"a group of {settings.group_size} prompts does not fit the memory of {model.place.device}."
+    smaller = head.SMALLER.format("--group-size, --layout shared")
     with ExitStack() as stack:
         if settings.loss == "choice":
             stack.enter_context(head.answer_head(inner, answers))
         low, width = model.place.dtype != "float32", 0  # products in bfloat16 where the base is
         stack.enter_context(head.inputs_cast(inner, not low))
-        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), fits(*too_large):
+        with torch.autocast(inner.device.type, torch.bfloat16, enabled=low), fits(large, smaller):
             # a cache makes every layer compile anew
             layout, why = head.choose_layout(model, groups, "padded" if settings.compile else settings.layout)
         if settings.compile:
@@ -287,7 +286,7 @@ def train(
             collator, ordered = head.Collator(layout, width), [groups[place] for place in order[:needed]]
             trainer = make_trainer(model, settings, log, ordered, collator, parts, validate, signals, tell)
             uses_cache = inner.config.use_cache
-            with kept_back(signals), fits(*too_large):
+            with kept_back(signals), fits(large, smaller):
                 try:
                     trainer.train(resume_from_checkpoint=None if last is None else str(last))
                 except RuntimeError as error:  # torch names no disk that is full
