@@ -28,10 +28,9 @@ FOLDER, TEMPLATE, SCRIPT = Path(__file__).parent, "page.html.j2", "page.js"
 BRACKET = re.compile(r" (?=[\[(])")
 
 
-def page_html(page: Page) -> str:
-    """The report as one HTML document; equal pages give equal text."""
+def rendered(template: str, **values: Any) -> str:
+    """A template of this folder as a document; equal values give equal text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
 
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
@@ -41,18 +40,22 @@ def page_html(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.filters["parts"] = BRACKET.split
-    script = (FOLDER / SCRIPT).read_text("utf-8")
-    first = page.first
-    drawings = [(plot, Markup(inline_svg(plot))) for plot in page.plots if plot is not first]
-    opening = None if first is None else (first, Markup(inline_svg(first)))
-    text = environment.get_template(TEMPLATE).render(
+    return in_lines(environment.get_template(template).render(values))
+
+
+def page_html(page: Page) -> str:
+    """The report as one HTML document."""
+    from markupsafe import Markup
+
+    script, first = (FOLDER / SCRIPT).read_text("utf-8"), page.first
+    return rendered(
+        TEMPLATE,
         page=page,
-        opening=opening,
-        drawings=drawings,
+        opening=first and (first, Markup(inline_svg(first))),
+        drawings=[(plot, Markup(inline_svg(plot))) for plot in page.plots if plot is not first],
         script=Markup(script),
         hashed=base64.b64encode(sha256(script.encode()).digest()).decode(),
     )
-    return in_lines(text)
 
 
 # A report as text

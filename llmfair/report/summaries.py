@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import erfc, sqrt
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -22,15 +23,16 @@ from llmfair.audits.kind import kind_of
 from llmfair.audits.listwise.score import read_lists
 from llmfair.audits.scoring import SCORES, own_scores
 from llmfair.errors import UsageError, did_you_mean
-from llmfair.io.files import read_document, sha256
-from llmfair.io.text import count, in_lines, in_markdown, listed, p_text
+from llmfair.io.files import sha256
+from llmfair.io.text import count, in_markdown, listed, p_text
 from llmfair.io.trec import UNKNOWN, read_groups
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import BETWEEN, CROSSED, Conclusion
 from llmfair.report.figures import value_of
-from llmfair.report.page import SIMULATED, Source, unfinished
+from llmfair.report.html import rendered
+from llmfair.report.page import SIMULATED, Source, read_source, unfinished
 from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
-from llmfair.report.table import Column, Table, html_of, markdown
+from llmfair.report.table import Column, Table, markdown
 from llmfair.results import Figure
 from llmfair.rundir import MITIGATION, RunDir, csv_text
 from llmfair.stats.intervals import Estimate
@@ -69,31 +71,14 @@ NOTES = (
     "The test by list and person asks whether a ratio is below four fifths of the highest rate, "
     "adjusted for all categories (Holm).",
 )
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ summary.title }}</title>
-<style>
-:root{color-scheme:light dark}
-body{max-width:70rem;margin:2rem auto;padding:0 1rem;font:16px/1.5 system-ui,sans-serif}
-table{border-collapse:collapse;margin-top:2rem}
-caption{text-align:left;font-weight:600}
-th,td{padding:.3rem .6rem;border:1px solid #8888;text-align:left;vertical-align:top;overflow-wrap:anywhere}
-</style>
-</head>
-<body>
-<h1>{{ summary.title }}</h1>
-{% for sentence in summary.says %}<p>{{ sentence }}</p>
-{% endfor %}{% for table in tables %}{{ table }}
-{% endfor %}<ul>
-{% for note in summary.notes %}<li>{{ note }}</li>
-{% endfor %}</ul>
-</body>
-</html>
-"""
+CATEGORY = (
+    "attribute", "category", "people", "applications", "share", "selected", "rate", "impact_ratio", "low", "high",
+    "against", "odds", "odds_low", "odds_high", "below_four_fifths", "p_two_proportion", "p_exact", "p_by_list",
+    "reason",
+)  # fmt: skip
+"""What a line of the CSV file has of a category of an attribute; `reason`: why there is no ratio."""
+Category = Mapping[str, Any]
+DATED = ("data_source", "data_dates", "distribution_date")
 
 
 @dataclass(frozen=True)
@@ -123,31 +108,6 @@ class Sample:
     says: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Category:
-    """A category of an attribute, as a line of the CSV file has it; `reason`: why there is no ratio."""
-
-    attribute: str
-    category: str
-    people: int
-    applications: int
-    share: float
-    selected: int
-    rate: float | None = None
-    impact_ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
-    against: str = ""
-    odds: float | None = None
-    odds_low: float | None = None
-    odds_high: float | None = None
-    below_four_fifths: bool | None = None
-    p_two_proportion: float | None = None
-    p_exact: float | None = None
-    p_by_list: float | None = None
-    reason: str = ""
-
-
 def summary_of(
     shape: str, source: Source, about: Mapping[str, str], attributes: str | None = None, at: int | None = None
 ) -> Summary:
@@ -175,23 +135,11 @@ def as_markdown(summary: Summary) -> str:
     return "\n".join([f"# {in_markdown(summary.title)}\n", *says, *tables, ""]) + "".join(notes)
 
 
-def as_csv(summary: Summary) -> str:
-    """Its lines alone."""
-    header, *lines = summary.lines
-    return csv_text(header, lines)
-
-
-def as_page(summary: Summary) -> str:
-    """The summary as one HTML document without scripts."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(PAGE)
-    tables = [Markup(html_of(table)) for table in summary.tables]  # which escapes every text
-    return in_lines(template.render(summary=summary, tables=tables))
-
-
-FORMS: Mapping[str, Callable[[Summary], str]] = {".md": as_markdown, ".csv": as_csv, ".html": as_page}
+FORMS: Mapping[str, Callable[[Summary], str]] = {
+    ".md": as_markdown,
+    ".csv": lambda summary: csv_text(summary.lines[0], summary.lines[1:]),
+    ".html": lambda summary: rendered("summary.html.j2", summary=summary),
+}
 """By the ending of the file."""
 
 
@@ -241,7 +189,8 @@ def ll144(source: Source, about: Mapping[str, str], attributes: str | None, at: 
     for _, doc_id, attribute, group in read_groups(run.path / "groups.tsv", None):
         groups.setdefault(doc_id, {}).setdefault(attribute, []).append(group)
     audited, odds = odds_of(source, sample.condition)
-    tables, lines = list[Table](), list[Category]()
+    tables, lines = list[Table](), list[list[Any]]()
+    ends = [about.get(key, "") for key in DATED]
     for parts in combined(attributes, sorted({name for of in groups.values() for name in of})):
         labels = [category_of(groups.get(doc_id, {}), parts) for doc_id in sample.people]
         name = CROSSED.join(parts)
@@ -250,7 +199,7 @@ def ll144(source: Source, about: Mapping[str, str], attributes: str | None, at: 
         ratios = dict(zip(kept_of(labels), found, strict=True))
         rows = compared(name, labels, sample, ratios, odds if name == audited else {})
         tables += tables_of(rows, sample, results.level, chance_of(entries, results.design.seed))
-        lines += rows
+        lines += [[source.name, sample.rate, *row.values(), *ends] for row in rows]
     orders = getattr(results.design, "orders", 1)
     facts = facts_of(source, about, [
         ("distribution date of the tool", told(about, "distribution_date")),
@@ -260,14 +209,9 @@ def ll144(source: Source, about: Mapping[str, str], attributes: str | None, at: 
         ("prompt", sample.condition),
         ("initial order", f"the first of {orders:,}" if orders > 1 else ""),
     ])  # fmt: skip
-    header = ("run", "measure", *(item.name for item in fields(Category)), *DATED)
-    ends = [about.get(key, "") for key in DATED]
-    csv = [(source.name, sample.rate, *astuple(line), *ends) for line in lines]
     title = f"Summary of results of a bias audit: {results.short_name}"
-    return Summary(title, LL144, [facts, *tables], [header, *csv], NOTES)
-
-
-DATED = ("data_source", "data_dates", "distribution_date")
+    header = ("run", "measure", *CATEGORY, *DATED)
+    return Summary(title, LL144, [facts, *tables], [header, *lines], NOTES)
 
 
 def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
@@ -357,7 +301,7 @@ def odds_of(source: Source, condition: str) -> tuple[str, dict[tuple[str, str], 
             pair = names.get(first, first), names.get(second, second)
             found[pair] = row
             value, low, high = (None if end is None else 1 / end for end in (row.value, row.high, row.low))
-            found[pair[::-1]] = Figure(value, low, high, row.n, None, None, None, None)
+            found[pair[::-1]] = figure_of(value, low, high, row.n)
     return CROSSED.join(sides.get("crossed", ())) or source.results.attribute, found
 
 
@@ -411,33 +355,32 @@ def compared(
     chosen = Counter(label for label, of in zip(labels, sample.chosen, strict=True) if of)
     people = Counter(label for label, _ in {*zip(labels, sample.people, strict=True)})
     top = max(ratios, key=lambda label: (chosen[label] / all_of[label], all_of[label]), default="")
-    found = []
+    rows = list[Category]()
     for label in sorted(all_of, key=lambda label: (label is None, label)):
         n, selected, ratio = all_of[label], chosen[label], ratios.get(label or "")
-        tested = dict[str, Any]()
+        row: dict[str, Any] = dict.fromkeys(CATEGORY) | {
+            "attribute": attribute, "category": label or NOBODY_KNOWS, "people": people[label], "applications": n,
+            "share": n / len(labels), "selected": selected, "rate": None if label is None else selected / n,
+            "against": "" if ratio is None else top,
+        }  # fmt: skip
         if label is None:
-            reason = "category not known, or several: in no rate"
+            row["reason"] = "category not known, or several: in no rate"
         elif ratio is None:
-            reason = "under 2 % of the applications: no ratio, 6 RCNY 5-301 (d)"
+            row["reason"] = "under 2 % of the applications: no ratio, 6 RCNY 5-301 (d)"
         elif not selected:
-            reason = f"nobody of {'the' if chosen[top] else 'any'} category is selected: no ratio"
+            row["reason"] = f"nobody of {'the' if chosen[top] else 'any'} category is selected: no ratio"
         else:
-            reason = REASONS.get(ratio.reason or "", "")
-            tested = {"impact_ratio": ratio.value, "low": ratio.low, "high": ratio.high}
+            row["reason"] = REASONS.get(ratio.reason or "", "")
+            row |= {"impact_ratio": ratio.value, "low": ratio.low, "high": ratio.high}
         if ratio is not None and label != top and chosen[top]:
             z, exact = independent(selected, n, chosen[top], all_of[top])
             below = 5 * selected * all_of[top] < 4 * chosen[top] * n
-            tested |= {"below_four_fifths": below, "p_two_proportion": z, "p_exact": exact}
-            tested |= {"p_by_list": ratio.p_adjusted}
+            row |= {"below_four_fifths": below, "p_two_proportion": z, "p_exact": exact}
+            row["p_by_list"] = ratio.p_adjusted
             if figure := odds.get((label or "", top)):
-                tested |= {"odds": figure.value, "odds_low": figure.low, "odds_high": figure.high}
-        category = Category(
-            attribute=attribute, category=label or NOBODY_KNOWS, people=people[label], applications=n,
-            share=n / len(labels), selected=selected, rate=None if label is None else selected / n,
-            against="" if ratio is None else top, reason=reason, **tested,
-        )  # fmt: skip
-        found.append(category)
-    return found
+                row |= {"odds": figure.value, "odds_low": figure.low, "odds_high": figure.high}
+        rows.append(row)
+    return rows
 
 
 def independent(selected: int, n: int, most: int, of: int) -> tuple[float, float]:
@@ -454,59 +397,46 @@ def tables_of(
     rows: Sequence[Category], sample: Sample, level: float, chance: Sequence[str]
 ) -> Iterator[Table]:
     """Rates and ratios of an attribute, then the four-fifths rule."""
-    several = any(of.people < of.applications for of in rows)
+    several = any(row["people"] < row["applications"] for row in rows)
 
-    def ratio(of: Category) -> str:
-        return "" if of.impact_ratio is None else interval(of.impact_ratio, of.low, of.high)
+    def figure(value: str, low: str, high: str) -> Callable[[Category], Figure | None]:
+        return lambda row: None if row[value] is None else figure_of(row[value], row[low], row[high])
 
+    def text(name: str, form: Callable[[Any], str]) -> Callable[[Category], str]:
+        return lambda row: "" if row[name] is None else form(row[name])
+
+    category, ratio = ("category", itemgetter("category")), figure("impact_ratio", "low", "high")
     columns: list[Column[Category]] = [
-        ("category", lambda of: of.category),
-        ("people", lambda of: of.people),
-        ("applications", lambda of: of.applications if several else None),
-        ("share", lambda of: percent(of.share)),
-        ("chosen", lambda of: of.selected),
-        (sample.rate, lambda of: "" if of.rate is None else percent(of.rate)),
+        category,
+        ("people", itemgetter("people")),
+        ("applications", lambda row: row["applications"] if several else None),
+        ("share", text("share", percent)),
+        ("chosen", itemgetter("selected")),
+        (sample.rate, text("rate", percent)),
         (f"impact ratio [{100 * level:g} %]", ratio),
-        (
-            "odds at equal relevance",
-            lambda of: "" if of.odds is None else interval(of.odds, of.odds_low, of.odds_high),
-        ),
-        ("remark", lambda of: of.reason or ("the highest rate" if of.category == of.against else "")),
+        ("odds at equal relevance", figure("odds", "odds_low", "odds_high")),
+        ("remark", lambda row: row["reason"] or "the highest rate" * (row["category"] == row["against"])),
     ]
-    (attribute,) = {of.attribute for of in rows}
+    attribute = rows[0]["attribute"]
     yield Table.of(f"{attribute}: {sample.rate}, impact ratio", columns, rows, chance)
-    against = [of for of in rows if of.below_four_fifths is not None]
     columns = [
-        ("category", lambda of: of.category),
-        ("against", lambda of: of.against),
+        category,
+        ("against", itemgetter("against")),
         ("impact ratio", ratio),
-        ("below four fifths", lambda of: "yes" if of.below_four_fifths else "no"),
-        ("two-proportion p", lambda of: p_text(of.p_two_proportion or 0)),
-        ("exact p", lambda of: p_text(of.p_exact or 0)),
-        ("p by list and person", lambda of: "" if of.p_by_list is None else p_text(of.p_by_list)),
+        ("below four fifths", text("below_four_fifths", ("no", "yes").__getitem__)),
+        ("two-proportion p", text("p_two_proportion", p_text)),
+        ("exact p", text("p_exact", p_text)),
+        ("p by list and person", text("p_by_list", p_text)),
     ]
-    if against:
+    if against := [row for row in rows if row["below_four_fifths"] is not None]:
         yield Table.of(f"{attribute}: four fifths", columns, against)
 
 
-def interval(value: float, low: float | None, high: float | None) -> str:
-    return cell(Figure(value, low, high, None, None, None, None, None))
+def figure_of(value: float | None, low: float | None, high: float | None, n: int | None = None) -> Figure:
+    return Figure(value, low, high, n, None, None, None, None)
 
 
 # The bias profile
-
-
-@dataclass(frozen=True)
-class Remedy:
-    title: str
-    available: bool
-
-
-@dataclass(frozen=True)
-class Remedies:
-    """results.json of `llmfair mitigate`, as far as it says what was held against a run; the run itself comes first."""
-
-    remedies: Sequence[Remedy]
 
 
 def profile(source: Source, about: Mapping[str, str]) -> Summary:
@@ -518,7 +448,6 @@ def profile(source: Source, about: Mapping[str, str]) -> Summary:
         )
     kind, cells, (low, high) = kind_of(results.task), results.by_key(), results.band
     words = kind.words
-    mitigated = mitigation_of(source.run)
     rows = []
     for key in results.design.keys:
         if (finding := results.findings.get(key)) is None or key.condition in kind.measure.aside:
@@ -535,7 +464,7 @@ def profile(source: Source, about: Mapping[str, str]) -> Summary:
             "hazard": told(about, "hazard"),
             "measurement": f"{found}; {conclusion_text(finding)}",
             "acceptability threshold": f"odds from {low:g} to {high:g}",
-            "mitigation": mitigated,
+            "mitigation": mitigation_of(source.run),
             "review trigger": told(about, "review_after"),
         })  # fmt: skip
     table = Table.of_texts(f"{results.attribute}: scenarios", rows)
@@ -547,8 +476,9 @@ def profile(source: Source, about: Mapping[str, str]) -> Summary:
 
 def mitigation_of(run: RunDir) -> str:
     """The remedies that were held against a run, or that none was."""
-    path = run.path / MITIGATION / "results.json"
-    if not path.is_file():
+    mitigation = RunDir(run.path / MITIGATION)
+    if not mitigation.results.is_file():
         return f"MISSING: none tried (llmfair mitigate {run.path.name})"
-    titles = [remedy.title for remedy in read_document(path, Remedies).remedies[1:] if remedy.available]
+    # the run itself comes first
+    titles = [remedy.title for remedy in read_source(mitigation).results.remedies[1:] if remedy.available]
     return f"tried: {listed(titles)}" if titles else "none could be tried"

@@ -45,8 +45,8 @@ def of_counts(
     everybody = people or [f"p{place}" for place in range(len(labels))]
     sample = Sample("neutral", everybody, everybody, chosen, "selection rate", "")
     ratios = dict(zip(kept_of(labels), impact_ratios(entries_of(labels, sample)), strict=True))
-    found = compared("sex", labels, sample, ratios, {("a", "b"): odds} if odds else {})
-    return {of.category: vars(of) for of in found}
+    rows = compared("sex", labels, sample, ratios, {("a", "b"): odds} if odds else {})
+    return {row["category"]: row for row in rows}
 
 
 def test_rates_and_ratios_are_those_of_all_lists_together() -> None:
@@ -241,6 +241,7 @@ def test_what_people_know_is_told_or_named_as_missing() -> None:
     ran("report", "run", "--format", "profile", "-o", "profile.html")
     page = read(Path("profile.html"))
     assert "<b>no job</b>" in "".join(page.text) and "review_after in [audit]" in "".join(page.text)
+    assert '<th scope="col"></th>' not in Path("profile.html").read_text("utf-8")
     Path("llmfair.toml").write_text('[audit]\nhazzard = "x"\n')
     refuses("audit.hazzard is not a setting. Did you mean 'hazard'?", "report", "run", "--format", "profile")
     Path("llmfair.toml").write_text("[audit]\nhazard = 5\n")
