@@ -573,7 +573,7 @@ def compares_groups(measure: str) -> bool:
     return registry.has("measure", name) and registry.lookup("measure", name).better == "parity"
 
 
-TIDY = ("run", "condition", "stratum", "measure", "group", "value", "low", "high", "n", "reason")
+TIDY = ("run", "condition", "stratum", "contrast", "measure", "group", "value", "low", "high", "n", "reason")
 """What stdout gets of a row, of those columns that its files have."""
 
 

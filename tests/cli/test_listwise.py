@@ -181,7 +181,7 @@ def test_titles_may_hold_anything() -> None:
 def test_tsv_and_silence() -> None:
     header, *lines = [line.split("\t") for line in llmfair(*SMALL, "--format", "tsv").out.splitlines()]
     assert header == [*TIDY]
-    assert all(len(line) == 10 and int(line[8]) <= 3 for line in lines)
+    assert all(len(line) == 11 and int(line[9]) <= 3 for line in lines)
     assert llmfair(*SMALL, "-q").err == ""
 
 
