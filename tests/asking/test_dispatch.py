@@ -396,6 +396,17 @@ def test_ctrl_c_as_work_is_handed_over(journal: Journal, monkeypatch: pytest.Mon
     assert sum(backend.asked.values()) == asked == len(journal) and time.monotonic() - began < 3
 
 
+def test_an_interrupt_waits_no_longer_than_its_patience(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llmfair.asking.dispatch.GRACE_SECONDS", 0.05)
+    backend = Scripted(latency=60, on_peak=lambda peak: interrupt(0.1))
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run([single("p", "t")], backend, journal)
+    assert time.monotonic() - began < 1 and backend.closed == 1 and not len(journal)
+
+
 def test_a_second_ctrl_c_does_not_wait(
     journal: Journal, heard: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
