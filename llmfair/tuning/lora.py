@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -81,31 +80,20 @@ PARITY = 0.1
 _STATE = "trainer_state.json"
 
 
-@dataclass(frozen=True)
-class TrainingLog:
-    """`training.jsonl`: a line a step, and one a validation. The first process alone writes."""
+def add_to(log: Path, line: Mapping[str, Any]) -> None:
+    """A line of `training.jsonl`: a step, or a validation. The first process alone writes."""
+    if processes.rank() == 0:
+        with open(log, "a", encoding="utf-8", opener=itself) as file:
+            file.write(json.dumps(line) + "\n")
 
-    path: Path
 
-    def cut(self, step: int) -> None:
-        """Drops what came after this step: a training that goes on from there writes it again."""
-        if processes.rank() == 0:
-            lines = [json.dumps(line) + "\n" for line in self.lines() if line["step"] <= step]
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.path, lines)
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        if processes.rank() == 0:
-            with open(self.path, "a", encoding="utf-8", opener=itself) as file:
-                file.write(json.dumps(line) + "\n")
-
-    def lines(self) -> list[dict[str, Any]]:
-        """All lines; one that was cut off in the writing is none."""
-        lines = []
-        for text in self.path.read_text("utf-8", "replace").splitlines() if self.path.is_file() else ():
-            with suppress(ValueError):
-                lines.append(json.loads(text))
-        return lines
+def lines_of(log: Path) -> list[dict[str, Any]]:
+    """All lines; one that was cut off in the writing is none."""
+    lines = []
+    for text in log.read_text("utf-8", "replace").splitlines() if log.is_file() else ():
+        with suppress(ValueError):
+            lines.append(json.loads(text))
+    return lines
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -152,7 +140,7 @@ SAVE_EVERY = 2_500
 
 
 def make_trainer(
-    model: LocalModel, settings: FinetuneSettings, log: TrainingLog, groups: Sequence[ExampleGroup],
+    model: LocalModel, settings: FinetuneSettings, log: Path, groups: Sequence[ExampleGroup],
     collator: head.Collator, parts: Callable[[Any, head.Batch], Mapping[str, torch.Tensor]],
     validate: Callable[[], Validation], signals: list[int], tell: processes.Tell,
 ) -> Any:  # fmt: skip
@@ -161,7 +149,7 @@ def make_trainer(
     warmup, schedule = round(settings.warmup * steps), str(settings.schedule)
     save_every = max(1, round((settings.eval_every or SAVE_EVERY) / per_step))
     arguments = TrainingArguments(
-        output_dir=str(log.path.with_name(CHECKPOINTS)),
+        output_dir=str(log.with_name(CHECKPOINTS)),
         per_device_train_batch_size=1,  # group
         gradient_accumulation_steps=processes.groups_at_a_time(settings, processes.world()), max_steps=steps,
         seed=settings.seed, learning_rate=settings.learning_rate, warmup_steps=warmup, max_grad_norm=settings.clip,
@@ -208,7 +196,7 @@ def make_trainer(
                 number, now = self.state.global_step, time.perf_counter()
                 row = {name: logs[name] for name in (*PARTS, "learning_rate", "grad_norm") if name in logs}
                 done = number * per_step
-                log.add({"step": number, "prompts": done, **row, "seconds": now - self._since})
+                add_to(log, {"step": number, "prompts": done, **row, "seconds": now - self._since})
                 self._since = now
                 if processes.rank() == 0:
                     tell(done, f"loss {logs['loss']:.3f}")
@@ -222,7 +210,7 @@ def make_trainer(
 
         def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
             validation, number = validate(), self.state.global_step
-            log.add({"step": number, "prompts": number * per_step, **plain(validation), "seconds": 0.0})
+            add_to(log, {"step": number, "prompts": number * per_step, **plain(validation), "seconds": 0.0})
             metrics = {"eval_standing": validation.standing}
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
@@ -248,7 +236,7 @@ def train(
     `tell(prompts, words)` after each step in the first. Ctrl-C, SIGTERM and SIGHUP end it after the step that is under
     way, with a checkpoint. Raises BackendError.
     """
-    answers, log = groups[0][0].answers, TrainingLog(folder / LOG)
+    answers, log = groups[0][0].answers, folder / LOG
     head.require_same_margin(model, groups[0][0])
 
     # The model: frozen, with an adapter, and two rows for a head unless the loss needs all of them.
@@ -267,7 +255,10 @@ def train(
 
     last = processes.first(lambda: last_checkpoint(folder / CHECKPOINTS))
     state = None if last is None else TrainerState.load_from_json(str(last / _STATE))
-    log.cut(0 if state is None else state.global_step)
+    if processes.rank() == 0:  # what came after a checkpoint is written again
+        step = 0 if state is None else state.global_step
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(log, [json.dumps(line) + "\n" for line in lines_of(log) if line["step"] <= step])
     signals = list[int]()
     large = f"a group of {settings.group_size} prompts does not fit the memory of {model.place.device}."
     smaller = head.SMALLER.format("--group-size, --layout shared")
@@ -308,7 +299,7 @@ def train(
     processes.first(lambda: head.publish(best, folder / "rejected" if rejected else folder))
     head.load_weights(model.model, best)
     model.model.eval()
-    lines = processes.first(log.lines)
+    lines = processes.first(lambda: lines_of(log))
     return TrainingRecord(
         best_step=state.best_global_step, steps=state.global_step,
         prompts=state.global_step * settings.prompts_per_step,

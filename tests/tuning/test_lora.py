@@ -90,9 +90,9 @@ def test_a_training_that_was_stopped_ends_in_the_same_adapter(
     assert tiny.difference(tmp_path / "whole", tmp_path / "parts") == 0.0
     assert (whole.layout, resumed.layout) == (layout, layout)
     assert (resumed.steps, resumed.prompts, resumed.best_step) == (4, 64, 4)
-    lines = lora.TrainingLog(tmp_path / "parts" / "training.jsonl").lines()
+    lines = lora.lines_of(tmp_path / "parts" / "training.jsonl")
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4]
-    others = lora.TrainingLog(tmp_path / "whole" / "training.jsonl").lines()
+    others = lora.lines_of(tmp_path / "whole" / "training.jsonl")
     losses = [[line["loss"] for line in found if "loss" in line] for found in (lines, others)]
     assert losses[0] == losses[1]
 
@@ -164,7 +164,7 @@ def test_four_micro_batches_are_one_batch(folder: Path, tmp_path: Path) -> None:
     optimizer.step()
     for ours, theirs in zip(weights, (v for v in model.model.parameters() if v.requires_grad), strict=True):
         assert float((ours - theirs).detach().abs().max()) < 1e-6
-    (line, _) = lora.TrainingLog(tmp_path / "training.jsonl").lines()
+    (line, _) = lora.lines_of(tmp_path / "training.jsonl")
     assert line["loss"] == pytest.approx(float(torch.stack(losses).mean().detach()), abs=1e-6)
 
 
@@ -238,7 +238,7 @@ def test_a_language_model_s_loss_and_an_evaluation_at_the_end_only(
     weights = tiny.weights(tmp_path)
     assert {str(values.dtype) for values in weights.values()} == {"torch.float32"}
     assert max(float(values.abs().max()) for name, values in weights.items() if "lora_B" in name) > 1e-3
-    lines = lora.TrainingLog(tmp_path / "training.jsonl").lines()
+    lines = lora.lines_of(tmp_path / "training.jsonl")
     assert {line["learning_rate"] for line in lines if "loss" in line} == {3e-3}
     assert min(line["loss"] for line in lines if "loss" in line) > np.log(2), "the vocabulary takes part"
 
@@ -247,7 +247,7 @@ def test_a_bfloat16_base_has_a_float32_adapter_and_learns(tmp_path: Path) -> Non
     base = tiny.saved(tmp_path / "base", dtype="bfloat16")
     recipe = replace(RECIPE, max_prompts=48 * 4, prompts_per_step=48, eval_every=0, group_weight=0.0)
     model, ended = trained(base, tmp_path / "out", recipe, dtype="bfloat16")
-    lines = lora.TrainingLog(tmp_path / "out" / "training.jsonl").lines()
+    lines = lora.lines_of(tmp_path / "out" / "training.jsonl")
     losses = [line["pairs"] for line in lines if "loss" in line]
     assert losses[-1] < losses[0] - 0.02 and ended.layout == "shared"
     assert {str(values.dtype) for values in tiny.weights(tmp_path / "out").values()} == {"torch.float32"}
@@ -373,7 +373,7 @@ def test_two_processes_train_what_one_trains(folder: Path, tmp_path: Path) -> No
     assert ended.layout == "shared" and tiny.difference(one, two) < 1e-6
     assert tiny.difference(tmp_path / "0", tmp_path / "1") == tiny.difference(two, tmp_path / "1") == 0.0
     assert all("lora_" in name for name in tiny.weights(two / "checkpoints" / "checkpoint-2"))
-    lines, alone = (lora.TrainingLog(of / "training.jsonl").lines() for of in (two, one))
+    lines, alone = (lora.lines_of(of / "training.jsonl") for of in (two, one))
     assert [line["step"] for line in lines] == [line["step"] for line in alone], "only one of them writes"
     ours, theirs = ([line["loss"] for line in of if "loss" in line] for of in (lines, alone))
     assert len(ours) == 2 and ours == pytest.approx(theirs, rel=1e-5)
