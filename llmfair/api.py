@@ -19,24 +19,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import structs
 
 from llmfair import registry
-from llmfair.audits.gates import as_shown
+from llmfair.audits import gates
 from llmfair.audits.kind import GENERAL, Kind, Study, kind_of, studies, study_of
 from llmfair.datasets.tables import stored_frame
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError, did_you_mean
 from llmfair.io.files import plain, write_whole
 from llmfair.io.tables import is_table
 from llmfair.metrics.names import parse_measure
-from llmfair.results import Exhibits, Row, lines_of, query_figures
+from llmfair.report.html import page_html
+from llmfair.report.page import Page, Source, many_page, read_source, run_page, study_page, unfinished
+from llmfair.report.plots import FORMATS, write_plots
+from llmfair.report.table import Table, headed, html_of, text_of
+from llmfair.results import Exhibits, Row, RunVerdict, lines_of, query_figures
 from llmfair.rundir import REPORT, RunDir, find_run, with_factors
-from llmfair.settings import named, value_of
-from llmfair.settings.commands import (
-    EVIDENCE,
-    AuditSettings,
-    FinetuneSettings,
-    MitigateSettings,
-    RerankSettings,
-    ScoreSettings,
-)
+from llmfair.settings import commands, named, value_of
 from llmfair.settings.declaration import CommandSettings, default_of
 
 if TYPE_CHECKING:
@@ -44,9 +40,6 @@ if TYPE_CHECKING:
 
     from llmfair.audits.runs.run import Watch
     from llmfair.backends.base import Backend
-    from llmfair.report.page import Page, Source
-    from llmfair.report.table import Table
-    from llmfair.results import RunVerdict
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=CommandSettings)
@@ -168,7 +161,7 @@ class Result:
             hint = 'a measure and a condition: result["ExpRatio", "female"]'
             raise UsageError(f"{key!r} names no figure.", hint)
         measure, condition, group = (*key, "")[:3]
-        measure = as_shown(measure, getattr(self.found, "shown", ()))
+        measure = gates.as_shown(measure, getattr(self.found, "shown", ()))
         rows = self.rows
         contrasts = getattr(getattr(self.found, "design", None), "contrasts", ())
         wanted: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
@@ -220,8 +213,6 @@ class Result:
         return self.kind in GENERAL or registry.has("audit", self.kind)
 
     def _table(self) -> Table:
-        from llmfair.report.table import Table, headed
-
         if study := study_of(self.kind):
             table = headed(study.words.table(self.found), self.found.verdict)
             return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}", (), (), ())
@@ -238,15 +229,11 @@ class Result:
         return headed(words.table(self.found), self.found.verdict)
 
     def __str__(self) -> str:
-        from llmfair.report.table import text_of
-
         return text_of(self._table())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from llmfair.report.table import html_of
-
         return html_of(self._table())
 
 
@@ -281,7 +268,6 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
         preset: str | None = None,
         **settings: Any,
     ) -> Result:
-        from llmfair.audits.gates import statuses_of, suite_of, write_junit
         from llmfair.audits.runs.run import perform
         from llmfair.audits.subject import subjects
         from llmfair.backends.python import CallerModel, Function
@@ -307,8 +293,10 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
             kind.design(options, subject), watch, lambda run, _: _report(run) if options.report else None
         )
         if options.junit is not None:
-            suite = suite_of(subject.label, kind.name, written.results, written.error)
-            write_junit(options.junit, [suite], statuses_of(options.fail_on, kind.words.statuses[:-1]))
+            suite = gates.suite_of(subject.label, kind.name, written.results, written.error)
+            gates.write_junit(
+                options.junit, [suite], gates.statuses_of(options.fail_on, kind.words.statuses[:-1])
+            )
         if written.error is not None:
             raise _readable(written.error, written.folder.path)
         return Result(kind.name, written.results, written.folder.path)
@@ -374,7 +362,7 @@ def __getattr__(name: str) -> Callable[..., Result]:
     return call
 
 
-@takes(ScoreSettings)
+@takes(commands.ScoreSettings)
 def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     """Measures of TREC run files (with `dataset`, or `qrels` and `groups`) and of run folders; no model is asked.
 
@@ -383,11 +371,10 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     Raises UsageError for malformed files, RequirementFailed for `require` that does not hold. Files are written only
     with `output`.
     """
-    from llmfair.audits.gates import suites_of_score, write_junit
     from llmfair.audits.scoring import failing, require_all
     from llmfair.audits.scoring import score as measured
 
-    options = make_settings(ScoreSettings, settings, preset)
+    options = make_settings(commands.ScoreSettings, settings, preset)
     paths = [run.folder if isinstance(run, Result) else Path(run) for run in _each(runs)]
     if not paths:
         raise UsageError("no run is named, so nothing is measured.", 'llmfair.score("FOLDER"), or score([…])')
@@ -395,12 +382,14 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
     if options.output is not None and options.report:
         _report(RunDir(options.output))
     if options.junit is not None:
-        write_junit(options.junit, suites_of_score(scored.results), failing(options, scored.results.runs))
+        gates.write_junit(
+            options.junit, gates.suites_of_score(scored.results), failing(options, scored.results.runs)
+        )
     require_all(scored.results, options)
     return Result("score", scored.results, options.output, scored.per_query)
 
 
-@takes(RerankSettings)
+@takes(commands.RerankSettings)
 def rerank(*runs: Name, ranker: str, **settings: Any) -> list[Path]:
     """TREC run files in the order of another ranker, such as `fair-star:p=0.3`; returns the paths of the new ones.
 
@@ -408,13 +397,13 @@ def rerank(*runs: Name, ranker: str, **settings: Any) -> list[Path]:
     """
     from llmfair.audits.rerank import rerank as ordered
 
-    reranked = ordered([Path(run) for run in runs], ranker, make_settings(RerankSettings, settings))
+    reranked = ordered([Path(run) for run in runs], ranker, make_settings(commands.RerankSettings, settings))
     for sentence in (warning for run in reranked.runs for warning in run.warnings):
         warnings.warn(sentence, stacklevel=2)
     return [Path(run.output) for run in reranked.runs]
 
 
-@takes(MitigateSettings)
+@takes(commands.MitigateSettings)
 def mitigate(
     run: Name | Result, *, progress: bool = False, runs_dir: Name = "runs", **settings: Any
 ) -> Result:
@@ -425,7 +414,7 @@ def mitigate(
     """
     from llmfair.mitigation.mitigate import mitigate as held
 
-    options = make_settings(MitigateSettings, settings)
+    options = make_settings(commands.MitigateSettings, settings)
 
     def watch_of(remedy: str) -> Watch:
         return _watch(f"Asking, {remedy}", progress)
@@ -454,8 +443,6 @@ def open_run(run: Name, runs_dir: Name = "runs") -> Result:
 
     Also of a folder that `score`, a study or `finetune_lora` wrote. Raises UsageError where there are none.
     """
-    from llmfair.report.page import read_source, unfinished
-
     source = read_source(_found(run, runs_dir))
     if source.results is None:
         raise UsageError(f"{unfinished(source)}.", "the call or command that began the run completes it")
@@ -466,7 +453,7 @@ def write_report(
     *runs: Runs,
     file: Name | None = None,
     figures: str | Iterable[str] = (),
-    evidence: int = EVIDENCE,
+    evidence: int = commands.EVIDENCE,
     runs_dir: Name = "runs",
 ) -> Path:
     """Writes the report of one run, or of several side by side, as one HTML file; returns its path.
@@ -475,8 +462,6 @@ def write_report(
     png) are written to plots/ beside it, `evidence` answers are shown. Raises UsageError for what is no run, and
     OSError.
     """
-    from llmfair.report.page import read_source
-
     sources = [read_source(_found(run, runs_dir)) for run in _each(runs)]
     if not sources:
         raise UsageError("a report needs a run.", "llmfair.write_report(result), or the path of a run folder")
@@ -489,7 +474,6 @@ def write_report(
 def page_of(sources: Sequence[Source], evidence: int) -> Page:
     """One run's page, or one of several. Raises UsageError for a single run without results."""
     from llmfair.audits.runs.exhibits import declared, exhibits_of
-    from llmfair.report.page import many_page, run_page, study_page, unfinished
 
     names: dict[str, None] = {}
     for results in filter(None, (source.results for source in sources)):
@@ -517,8 +501,6 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
 
 def formats_of(figures: str | Iterable[str]) -> list[str]:
     """The formats in which figures are wanted as files, too. Raises UsageError."""
-    from llmfair.report.plots import FORMATS
-
     parts = figures.split(",") if isinstance(figures, str) else figures
     formats = [name for part in parts if (name := part.strip())]
     if unknown := next((name for name in formats if name not in FORMATS), None):
@@ -528,16 +510,13 @@ def formats_of(figures: str | Iterable[str]) -> list[str]:
 
 def write_page(path: Path, page: Page, formats: Sequence[str] = ()) -> None:
     """The page, and its figures as files in plots/ beside it. Raises OSError."""
-    from llmfair.report.html import page_html
-    from llmfair.report.plots import write_plots
-
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, [page_html(page)])
     if formats:
         write_plots(page.plots, path.parent / "plots", formats)
 
 
-@takes(FinetuneSettings)
+@takes(commands.FinetuneSettings)
 def finetune_lora(
     dataset: Name = "sample", *, progress: bool = False, preset: str | None = None, **settings: Any
 ) -> Result:
@@ -549,7 +528,7 @@ def finetune_lora(
     from llmfair.tuning.finetune import finetune
     from llmfair.tuning.words import NEAREST, TrainingProgress
 
-    options = make_settings(FinetuneSettings, {"dataset": dataset, **settings}, preset)
+    options = make_settings(commands.FinetuneSettings, {"dataset": dataset, **settings}, preset)
     done = finetune(options, TrainingProgress(silent=not progress))
     if done.results.status == "rejected":
         raise _readable(RequirementFailed(str(done.results.training.why), NEAREST), done.folder.path)
@@ -563,7 +542,7 @@ def parse_model(spec: str, **settings: Any) -> Backend:
     """
     from llmfair.audits.subject import backend_of
 
-    return backend_of(spec, make_settings(AuditSettings, settings))
+    return backend_of(spec, make_settings(commands.AuditSettings, settings))
 
 
 def schema() -> dict[str, Any]:
