@@ -292,6 +292,10 @@ def missing_of(
     return [*lacking, "the command that began the run completes it"] if lacking else []
 
 
+TALLEST = 700
+"""The height of a figure of the first screen at most, that of the pairs of six groups."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Page:
     """All that a report shows; `outcome` are verdicts by run ("" of a single one)."""
@@ -314,8 +318,10 @@ class Page:
 
     @property
     def first(self) -> Plot | None:
-        """The figure of the first screen: headlines against their band, or what fairness costs."""
-        return next((plot for plot in self.plots if plot.name.startswith((HEADLINES, COST))), None)
+        """The figure of the first screen, where one has room there: headlines against their band, or what fairness
+        costs."""
+        fit = (plot for plot in self.plots if plot.height <= TALLEST)
+        return next((plot for plot in fit if plot.name.startswith((HEADLINES, COST))), None)
 
     @property
     def lead(self) -> Lead:
