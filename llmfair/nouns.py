@@ -82,7 +82,7 @@ RESERVED = {"neutral", "repeat", "initial"}
 """Names that no variant of a group can have, since they name other files and rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attribute:
     """A sensitive attribute: which groups are on which side, and the word a prompt uses for each side.
 
@@ -146,7 +146,7 @@ class Attribute:
                 return Side.UNPROTECTED
         return None
 
-    @property
+    @cached_property
     def contrasts(self) -> Mapping[str, Attribute]:
         """By name, the binary view of every pair of groups that is compared; `""` is the attribute itself."""
         if not self.groups:

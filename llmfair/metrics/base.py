@@ -321,11 +321,17 @@ class Judged:
         """What measures share, and in one fit the same query in other contrasts: see `once`."""
         return {}
 
-    def between(self, contrast: Attribute, one_fit: bool, sides: Mapping[str, Side | None]) -> Judged:
-        """The query with its items on the sides of a contrast of several groups, a view of their attribute; `one_fit`:
-        its odds are read from a model of all groups."""
-        first, second = (contrast.words[side] for side in Side)
-        view = replace(self, sides=sides, contrast=(first, second) if one_fit else None)
+    def between(
+        self, attribute: Attribute, contrast: str, sides_of: Mapping[str, Mapping[str, Side | None]]
+    ) -> Judged:
+        """The query with its items on the sides of a contrast of the attribute's groups; itself where there is none."""
+        if not contrast:
+            return self
+        first, second = (attribute.contrasts[contrast].words[side] for side in Side)
+        pair = (
+            (first, second) if attribute.one_fit else None
+        )  # whose odds are read from a model of all groups
+        view = replace(self, sides=sides_of[contrast], contrast=pair)
         if view.one_fit:
             vars(view).update((name, getattr(self, name)) for name in WHATEVER_CONTRAST)
         return view

@@ -31,7 +31,9 @@ def test_pairs_and_groups_have_tables_of_their_own() -> None:
 
 def test_a_group_beside_all_others_is_no_pair() -> None:
     write_applications(Path("apps.csv"), each=20)
-    assert "SelectionRate@10" in ran(*ASKED, *BIASED, "--contrast", "rest", "-o", "run").out  # 20 would be all
+    assert (
+        "SelectionRate@10" in ran(*ASKED, *BIASED, "--contrast", "rest", "-o", "run").out
+    )  # 20 would be all
     sentence = kept("results", "run")["verdict"]["sentence"]
     assert "Black is put behind all others" in sentence and "others is put" not in sentence
     ran("report", "run", "-o", "page.html")

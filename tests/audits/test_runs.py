@@ -51,6 +51,8 @@ def test_omissions_are_compared_with_the_share_shown() -> None:
     ranked = Ranked(Ranking("q", shown), (window(shown, ("f0", "f1", "m0", "m1")), window(shown, ("m0",))))
     counts = answer_counts([("neutral", ranked)], sides)["neutral"]
     assert counts.omitted == OmittedItems(items=5, protected=2, protected_expected=5 * 2 / 8)
+    of_groups = answer_counts([("neutral", ranked)], None)["neutral"].omitted
+    assert of_groups == OmittedItems(items=5, of=counts.omitted.of)  # of no sides
     assert (counts.windows, counts.repaired, counts.unparseable) == (2, 2, 0)
 
 

@@ -15,7 +15,18 @@ from llmfair.audits.listwise.measure import HowRanked, ListOdds, concluded, list
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import pairs_shown, strata_of
-from llmfair.nouns import Attribute, Candidates, Conclusion, Document, Encounter, Query, Ranking, Side
+from llmfair.nouns import (
+    OTHERS,
+    Attribute,
+    Candidates,
+    Compared,
+    Conclusion,
+    Document,
+    Encounter,
+    Query,
+    Ranking,
+    Side,
+)
 from llmfair.rankers.strategies import PartialOrder, encounters_of
 from llmfair.stats.strata import Comparisons, Stratum
 from tests.shared import vectors
@@ -117,12 +128,14 @@ def of_three(query: Judged) -> Judged:
     return replace(query, members=dict(zip(query.doc_ids, NAMES * 4, strict=True)), names=NAMES)
 
 
-def as_contrast(query: Judged, first: str, second: str, one_fit: bool = True) -> Judged:
-    """The same, read as a contrast of two of its groups."""
-    sides = {first: Side.PROTECTED, second: Side.UNPROTECTED}
-    view = Attribute("group", (first,), (second,), {side: group for group, side in sides.items()})
-    members = query.members or {}
-    return query.between(view, one_fit, {of: sides.get(str(group)) for of, group in members.items()})
+def as_contrast(query: Judged, first: str, second: str) -> Judged:
+    """The same, read as a contrast of two of its groups, or of one and all others."""
+    others, contrast = {*NAMES} if second == OTHERS else {second}, f"{first}:{second}"
+    side = {**dict.fromkeys(others, Side.UNPROTECTED), first: Side.PROTECTED}
+    compared: Compared = "rest" if second == OTHERS else "pairs"
+    attribute = Attribute("group", (), (), {}, compared=compared, groups=NAMES)
+    sides = {of: side.get(str(group)) for of, group in (query.members or {}).items()}
+    return query.between(attribute, contrast, {contrast: sides})
 
 
 @pytest.mark.parametrize("of", ["answers", "ranking"])
@@ -159,8 +172,8 @@ def test_contrasts_of_several_groups_are_read_from_one_fit(of: str, behind: bool
 def test_a_group_against_all_others_is_compared_on_its_own_sides() -> None:
     query, measure = as_contrast(of_three(*simulated(3, 1)), "a", "b"), parse_measure("PreferenceOdds")
     of_each = []
-    for contrast in (("a", "b"), ("b", "c")):
-        value = measure.values(as_contrast(query, *contrast, one_fit=False))[""]
+    for group in ("a", "b"):
+        value = measure.values(as_contrast(query, group, OTHERS))[""]
         assert isinstance(value, QueryComparisons) and value.contrast is None
         of_each.append({(query.doc_ids.index(value.doc_ids[i])) % 3 for i in value.outcomes.first})
     assert of_each == [{0}, {1}]

@@ -31,7 +31,6 @@ from llmfair.io.files import encode, plain
 from llmfair.metrics.base import CONTROLLED, Judged, measure_all
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import (
-    Attribute,
     Candidates,
     Chat,
     Completion,
@@ -331,7 +330,7 @@ class ListwiseDesign(Design[Ranked]):
         documents = {document.doc_id: document for document in self.candidates()}
         return {
             contrast: {doc_id: of.side(document) for doc_id, document in documents.items()}
-            for contrast, of in self.views.items()
+            for contrast, of in self.attribute.contrasts.items()
         }
 
     def identity(self) -> dict[str, Any]:
@@ -367,20 +366,13 @@ class ListwiseDesign(Design[Ranked]):
 
     def between(self, judged: Judged, contrast: str) -> Judged:
         """The same query, its items on the sides of this contrast."""
-        if not contrast:
-            return judged
-        return judged.between(self.views[contrast], self.attribute.one_fit, self.sides_of[contrast])
-
-    @cached_property
-    def views(self) -> Mapping[str, Attribute]:
-        """The attribute's contrasts, of which every ranking is measured."""
-        return self.attribute.contrasts
+        return judged.between(self.attribute, contrast, self.sides_of)
 
     @property
     def many_contrasts(self) -> bool:
         """Whether there are so many that their permutation tests are approximated, and that prompts are not compared
         contrast by contrast."""
-        return len(self.views) > MOST_CONTRASTS
+        return len(self.attribute.contrasts) > MOST_CONTRASTS
 
     @property
     def rule(self) -> HowRanked:
@@ -401,7 +393,7 @@ class ListwiseDesign(Design[Ranked]):
                 0 if self.many_contrasts else settings.permutations, settings.seed, initial, unjudged,
                 judged_between(of_groups, contrast), settings.label_error,
             )
-            for contrast in self.views
+            for contrast in self.attribute.contrasts
         }  # fmt: skip
 
     def file_name(self, probe: Probe) -> str:

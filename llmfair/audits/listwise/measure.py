@@ -212,14 +212,15 @@ FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
 
 
 def answer_counts(
-    ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None], constrained: bool = False
+    ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None] | None, constrained: bool = False
 ) -> dict[str, WindowAnswers]:
     """Per condition, of `(condition, result)` pairs: classes, repaired, unparseable, identity, omissions by side.
 
     `first_pass.same`: windows of the first pass whose answer orders the places as most answers do, whatever stands
     there. `classes` are those of the answers that counted; `asked_again` those of bad answers that another replaced.
     `equal_scores` where there are some; `unformed` where answers were `constrained` to a form, and some have another.
-    `omitted.protected_expected` is what the omitted items would hold if sides were left out alike.
+    `omitted.protected_expected` is what the omitted items would hold if sides were left out alike; of several groups,
+    where `sides` is None, it is None.
     """
     lists: dict[str, list[Ranked]] = {}
     for condition, result in ranked:
@@ -227,12 +228,8 @@ def answer_counts(
     return {condition: _counts(of_it, sides, constrained) for condition, of_it in sorted(lists.items())}
 
 
-def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: bool) -> WindowAnswers:
+def _counts(lists: list[Ranked], sides: Mapping[str, Side | None] | None, constrained: bool) -> WindowAnswers:
     windows = [window for result in lists for window in result.windows]
-
-    def protected(doc_ids: Iterable[str]) -> int:
-        return sum(sides[doc_id] is Side.PROTECTED for doc_id in doc_ids)
-
     # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
     first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
     orders: dict[int, Counter[tuple[int, ...]]] = {}  # of places; windows of other lengths for themselves
@@ -242,6 +239,22 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
     same = sum(max(counts.values()) for counts in orders.values())
     scores = [[s for w in result.windows for s in w.scores or () if s is not None] for result in lists]
     equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
+    omitted = OmittedItems(
+        items=sum(len(window.omitted) for window in windows),
+        of=sum(len(window.omitted) + len(window.named) for window in windows if window.named),
+    )
+    if sides is not None:
+        protected = {doc_id for doc_id, side in sides.items() if side is Side.PROTECTED}
+        expected = (
+            len(window.omitted) * len(protected & {*window.shown}) / len(window.shown)
+            for window in windows
+            if window.omitted
+        )
+        omitted = structs.replace(
+            omitted,
+            protected=sum(len(protected & {*window.omitted}) for window in windows),
+            protected_expected=round(sum(expected, 0.0), 6),
+        )
     return WindowAnswers(
         windows=len(windows),
         classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
@@ -249,15 +262,7 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None], constrained: 
         unparseable=sum(window.unparseable for window in windows),
         first_pass=FirstPass(len(first), sum(window.identity for window in first), same),
         asked_again=dict(sorted(Counter(str(bad) for window in windows for bad in window.replaced).items())),
-        omitted=OmittedItems(
-            items=sum(len(window.omitted) for window in windows),
-            of=sum(len(window.omitted) + len(window.named) for window in windows if window.named),
-            protected=sum(protected(window.omitted) for window in windows),
-            protected_expected=round(
-                sum((len(w.omitted) * protected(w.shown) / len(w.shown) for w in windows if w.omitted), 0.0),
-                6,
-            ),
-        ),
+        omitted=omitted,
         equal_scores=EqualScores(sum(equal), len(equal)) if any(equal) else None,
         unformed=(constrained and sum(not window.formed for window in windows)) or None,
     )
@@ -718,7 +723,8 @@ def outcome_of(
         if column.measure.name == "RelevanceOdds" and not any(q.rankings for q in judged[column.condition]):
             useful[column.condition] = of_answers(column.values.values())
     answered = ((probe.condition, result) for probe, result in chains if result.asked)
-    answers = answer_counts(answered, design.sides, settings.constrain)
+    sides = None if design.attribute.groups else design.sides
+    answers = answer_counts(answered, sides, settings.constrain)
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
     of_conditions = [column for column in columns if column.condition in conditions]
     findings, rules = dict[str, ListwiseFinding](), dict[str, HowRanked]()

@@ -77,13 +77,13 @@ class FirstPass(JsonObject, omit_defaults=False, frozen=True):
 class OmittedItems(JsonObject, omit_defaults=False, frozen=True):
     """Items left out of readable answers, of so many that these should have named.
 
-    `protected_expected`: how many protected ones, were sides left out alike.
+    `protected_expected`: how many protected ones, were sides left out alike. None each of several groups.
     """
 
     items: Count = 0
     of: Count = 0
-    protected: Count = 0
-    protected_expected: float = 0.0
+    protected: Count | None = None
+    protected_expected: float | None = None
 
     @property
     def share(self) -> float:

@@ -83,18 +83,9 @@ class Against:
     relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
-    def contrasts(self) -> Mapping[str, Attribute]:
-        return self.attribute.contrasts
-
-    @cached_property
     def sides_of(self) -> Mapping[str, Mapping[str, Side | None]]:
         """The side of every listed document in each contrast."""
-        return {contrast: self.judgements.sides(of) for contrast, of in self.contrasts.items()}
-
-    @property
-    def sides(self) -> Mapping[str, Side | None]:
-        """The same of two sides; of several contrasts, in the first."""
-        return next(iter(self.sides_of.values()))
+        return {contrast: self.judgements.sides(of) for contrast, of in self.attribute.contrasts.items()}
 
     @cached_property
     def groups(self) -> Groups:
@@ -117,15 +108,13 @@ class Against:
         listed = self.judgements.documents
         documents = tuple(listed.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids)
         candidates = Candidates(Query(query_id, ""), documents, relevance)
-        judged = Judged(candidates, tuple(rankings), self.sides, groups=self.groups, missing=missing)
-        return self.between(in_groups(judged, self.attribute), next(iter(self.contrasts)))
+        contrast, sides = next(iter(self.sides_of.items()))
+        judged = Judged(candidates, tuple(rankings), sides, groups=self.groups, missing=missing)
+        return self.between(in_groups(judged, self.attribute), contrast)
 
     def between(self, judged: Judged, contrast: str) -> Judged:
         """The same query, its items on the sides of this contrast."""
-        if not contrast:
-            return judged
-        view, one_fit = self.contrasts[contrast], self.attribute.one_fit
-        return judged.between(view, one_fit, self.sides_of[contrast])
+        return judged.between(self.attribute, contrast, self.sides_of)
 
 
 @dataclass(frozen=True)
@@ -267,7 +256,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
     answers = {} if audit is None else audit.answers
     facts, columns, rows = dict[str, scoring.ScoreFacts](), list[Column](), list[Measurement]()
     relevance, findings = dict[str, float | None](), dict[str, ListwiseFinding]()
-    contrasts = [*against.contrasts]
+    contrasts = [*against.sides_of]
     rules = dict[str, HowRanked]()
     for name, files in target.conditions.items():
         of_it, gains, items, documents, facts[name] = _figures(measures, name, files, target)
@@ -346,7 +335,7 @@ def _figures(
     judgements, listed = against.judgements.qrels.keys(), against.judgements.documents
     ranked = {query_id for file in files for query_id in file.rankings}
     gains = dict[str, float]()
-    items = {contrast: Counter[tuple[Side | None, bool]]() for contrast in against.contrasts}
+    items = {contrast: Counter[tuple[Side | None, bool]]() for contrast in against.sides_of}
     lengths, missing, unlisted = list[int](), list[int](), list[int]()
 
     def observed() -> Iterator[tuple[str, Judged]]:
@@ -370,7 +359,7 @@ def _figures(
     alike, compared = by_contrast([*dict.fromkeys((*measures, EXCESS_RATIO))], against.attribute)
     columns = measure_each(alike, counted())
     if compared:
-        columns += columns_of_contrasts(compared, [*against.contrasts], against.between, observed())
+        columns += columns_of_contrasts(compared, [*against.sides_of], against.between, observed())
     if unheld := [measure for measure in measures if not any(c.measure == measure for c in columns)]:
         raise UsageError(
             f"{unheld[0]} needs initial orders or answers of a model, which a run does not hold.",

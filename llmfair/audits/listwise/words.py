@@ -325,11 +325,10 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from _test_notes(results, findings, cells)
     omitted = [counts.omitted for counts in answers]
     if items := sum(each.items for each in omitted):
-        protected = sum(each.protected for each in omitted)
-        expected = fsum(each.protected_expected for each in omitted)
-        sides = f"{protected:,} of them protected ({expected:.0f} expected by chance); " * (
-            not design.contrasts
-        )
+        protected = sum(each.protected or 0 for each in omitted)
+        expected = fsum(each.protected_expected or 0 for each in omitted)
+        sides = f"{protected:,} of them protected ({expected:.0f} expected by chance); "
+        sides *= not design.contrasts
         yield (
             f"items missing from answers: {phrases.percent(items, sum(each.of for each in omitted))} ({items:,}), "
             f"{sides}they count as behind those named"
