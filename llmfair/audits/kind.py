@@ -192,7 +192,7 @@ def study_of(task: str) -> Study | None:
     return next((study for _, study in studies().values() if study.task == task), None)
 
 
-def found_of(document: Mapping[str, Any], where: str | Path = "results") -> Any:
+def found_of(document: Mapping[str, Any], where: str | Path) -> Any:
     """Results, as JSON has them, as the class of their task. Raises UsageError naming the field that is wrong."""
     from llmfair.io.files import SCHEMA, typed
 

@@ -22,7 +22,7 @@ from llmfair.datasets.judgements import HINT as RUN_HINT
 from llmfair.datasets.judgements import read_any_run
 from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
-from llmfair.io.files import number, write_whole, wrong
+from llmfair.io.files import number, write_whole, writing, wrong
 from llmfair.io.tables import PACKED, Row, frame_of, records, rows_of
 from llmfair.io.trec import RESERVED, RESERVED_QUERY, UNKNOWN, declared_groups, nearest, no_group
 from llmfair.nouns import Attribute, Document, Query
@@ -217,13 +217,9 @@ def stored_frame(table: Any) -> str:
     lines = [f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in rows]
     digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     path = cache_folder() / "frames" / digest / "frame.jsonl"
-    try:
+    with writing(path, "name another folder with LLMFAIR_CACHE_DIR"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, lines)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror}.", "name another folder with LLMFAIR_CACHE_DIR"
-        ) from None
     return str(path)
 
 
