@@ -19,7 +19,7 @@ from typing import Any
 from llmfair.io.text import in_lines, in_markdown, visible
 from llmfair.report.page import Page, Source
 from llmfair.report.plots import inline_svg
-from llmfair.report.table import latex, markdown, markdown_lead
+from llmfair.report.table import latex, lead_of, markdown, markdown_lead
 from llmfair.results import ALL, lines_of
 from llmfair.rundir import COLUMNS, csv_text
 
@@ -65,12 +65,14 @@ def tables_markdown(page: Page) -> str:
     """Every table, after what has to be known first and what is missing."""
     lacking = [f"**Not complete:** {in_markdown('; '.join(page.missing))}.\n"] if page.missing else []
     warnings = [f"> {in_markdown(warning)}\n" for warning in page.warnings]
-    return "\n".join([*markdown_lead(page.lead), *warnings, *lacking, *map(markdown, page.tables)])
+    lead = markdown_lead(lead_of(page.outcome, page.following))
+    return "\n".join([*lead, *warnings, *lacking, *map(markdown, page.tables)])
 
 
 def tables_latex(page: Page) -> str:
     """Every table in LaTeX; what has to be known first, and what is missing, as comments."""
-    above = [*page.lead, *(("WARNING", text) for text in (*page.warnings, *page.missing))]
+    warnings = [("WARNING", text) for text in (*page.warnings, *page.missing)]
+    above = (*lead_of(page.outcome, page.following), *warnings)
     comments = [f"% {name} {visible(text)}" for name, text in above]
     return "\n".join([r"% \usepackage{booktabs}", *comments, "", *map(latex, page.tables)])
 

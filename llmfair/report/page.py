@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isfunction
-from itertools import chain
+from itertools import chain, starmap
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
-from msgspec.structs import asdict
 
 from llmfair import registry
 from llmfair.audits.kind import GENERAL, Study, found_of, kind_of, kinds, studies, study_of
@@ -25,17 +24,7 @@ from llmfair.report.figures import COST, HEADLINES, ratio_of
 from llmfair.report.groups import DRAWN, AuditedRun, Furthest, Group, Section, distance, groups_of
 from llmfair.report.phrases import calls_of, capitalised, few_queries
 from llmfair.report.plots import Plot
-from llmfair.report.table import (
-    Cell,
-    Column,
-    Lead,
-    Place,
-    Table,
-    figure_columns,
-    headings,
-    lead_of,
-    places_of,
-)
+from llmfair.report.table import Cell, Column, Place, Table, figure_columns, headings, places_of
 from llmfair.report.words import LIMITS, OF_GROUPS
 from llmfair.results import (
     Declared,
@@ -45,7 +34,6 @@ from llmfair.results import (
     Requirement,
     Row,
     RunVerdict,
-    StudyResults,
     query_figures,
 )
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
@@ -323,11 +311,6 @@ class Page:
         fit = (plot for plot in self.plots if plot.height <= TALLEST)
         return next((plot for plot in fit if plot.name.startswith((HEADLINES, COST))), None)
 
-    @property
-    def lead(self) -> Lead:
-        """The verdict of each run, and the next step."""
-        return lead_of(self.outcome, self.following)
-
 
 def outcome_of(results: Any) -> list[tuple[str, RunVerdict]]:
     """The verdict of a single run."""
@@ -354,7 +337,7 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
         results, exhibits, replace(section, facts=[*section.facts, *calls]), words.title,
         f"{results.short_name} on {results.dataset}"
         + f", {results.attribute}" * bool(results.words.protected or contrasts),
-        asdict(results.words), lacking_of(source),
+        structs.asdict(results.words), lacking_of(source),
         warnings_of([results.model], results.requirements, results.warnings),
         queries_table(
             folder, words.condition, lambda row: names.get(row.key(contrasts)), results, results.shown, exhibits
@@ -365,7 +348,7 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
 
 
 def study_page(source: Source, exhibits: Exhibits) -> Page:
-    results: StudyResults = source.results
+    results = source.results
     assert source.study is not None
     words, title, plots = source.study.words, "no results yet", list[Plot]()
     if results.rows:
@@ -374,7 +357,7 @@ def study_page(source: Source, exhibits: Exhibits) -> Page:
     return plain_page(
         results, exhibits, Section(words.table(results), plots, words=words.method),
         f"{source.study.name.capitalize()} study", title,
-        {} if results.words is None or not results.rows else asdict(results.words), results.missing,
+        {} if results.words is None or not results.rows else structs.asdict(results.words), results.missing,
         warnings_of([results.model] * bool(results.rows)),
     )  # fmt: skip
 
@@ -457,17 +440,14 @@ def many_page(sources: Sequence[Source], measures: Declared, page_of: Callable[[
     gravity = [*dict.fromkeys(status for kind in kinds() for status in kind.words.statuses)]
     verdicts = [verdict for _, verdict in outcome if verdict.status in gravity]
     gravest = min(verdicts, key=lambda verdict: gravity.index(verdict.status), default=None)
-    tables = [
-        replace(table, title=_of_lists(table.title, group))
-        for group in groups
-        for table in (*_tables(group), *kind_of(group.task).words.group_tables(group))
-    ]
-    plots = [
-        replace(plot, title=_of_lists(plot.title, group))
-        for number, group in enumerate(groups)
-        for plot in kind_of(group.task).words.group_plots(group, measures, number)
-    ]
-    named = [_of_lists(f"{group.task} on {_about(group, ', ')}", group) for group in groups]
+    tables, plots, named = list[Table](), list[Plot](), list[str]()
+    for number, group in enumerate(groups):
+        words, ending = kind_of(group.task).words, f" · {group.lists}" * bool(group.lists)
+        of_group = (*_tables(group), *words.group_tables(group))
+        tables += [replace(table, title=table.title + ending) for table in of_group]
+        of_it = words.group_plots(group, measures, number)
+        plots += [replace(plot, title=plot.title + ending) for plot in of_it]
+        named.append(f"{group.task} on {_about(group, ', ')}{ending}")
     results_of_all = [source.results for source, _ in parts]
     return Page(
         kind="Report",
@@ -534,11 +514,6 @@ def _about(group: Group, between: str = " · ") -> str:
     return between.join([group.dataset, " and ".join(group.attributes)])
 
 
-def _of_lists(title: str, group: Group) -> str:
-    """The title with the lists that it is of, where those of other tables differ."""
-    return " · ".join(filter(None, [title, group.lists]))
-
-
 Of = tuple[str, str, str]
 """A model, an attribute and a condition."""
 
@@ -570,18 +545,12 @@ def _tables(group: Group) -> Iterator[Table]:
 
     def cells(of: Mapping[Of, Cell]) -> list[Column[str]]:
         """The model, and what it has under each attribute and condition."""
-        return [
-            ("model", str),
-            *(
-                (
-                    f"{attribute}: {condition}" if several else condition,
-                    lambda name, attribute=attribute, condition=condition: of.get(
-                        (name, attribute, condition)
-                    ),
-                )
-                for attribute, condition in columns
-            ),
-        ]
+
+        def column(attribute: str, condition: str) -> Column[str]:
+            heading = f"{attribute}: " * several + condition
+            return heading, lambda name: of.get((name, attribute, condition))
+
+        return [("model", str), *starmap(column, columns)]
 
     for place, heading in titles.items():
         numbers: dict[str, set[int]] = {}
