@@ -215,15 +215,14 @@ class Result:
     def _table(self) -> Table:
         if study := study_of(self.kind):
             table = headed(study.words.table(self.found), self.found.verdict)
-            return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}", (), (), ())
+            return table if table.rows else Table(f"{table.title}: {', '.join(table.notes)}")
         if self.kind in TABLES:
             table_of: Callable[[Any], Table] = registry.at(f"llmfair.{TABLES[self.kind]}")
             return table_of(self.found)
         command, _, name = self.kind.rpartition(" ")
         words = kind_of(name).words
         if command == "plan":
-            planned = words.plan_table(self.found)
-            return planned or Table(words.plan_text(self.found).strip(), (), (), ())
+            return words.plan_table(self.found) or Table(words.plan_text(self.found).strip())
         if command == "calibrate":
             return words.calibration_table(self.found)
         return headed(words.table(self.found), self.found.verdict)

@@ -342,11 +342,9 @@ class RunDir:
 
     def summary(self) -> dict[str, Any]:
         """One line about the run: status, model, answers on disk, start; a damaged one says so."""
-        try:
+        status, model, started = "damaged", "", ""
+        with suppress(UsageError):
             manifest = self.read_manifest()
-        except UsageError:
-            status, model, started = "damaged", "", ""
-        else:
             status, model, started = manifest.status, manifest.named_model, manifest.invocations[0].started
             if status == "running" and not self.is_locked():
                 status = "interrupted"

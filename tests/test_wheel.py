@@ -30,6 +30,7 @@ def test_it_holds_prompts_data_and_types_and_nothing_else(wheel: Path) -> None:
         "llmfair/data/rag-sample/questions.jsonl",
         "llmfair/data/sample/docs.jsonl",
         "llmfair/report/page.html.j2",
+        "llmfair/report/style.css",
         "llmfair/py.typed",
     ):
         assert wanted in names
