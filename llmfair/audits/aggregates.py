@@ -14,19 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair import registry
-from llmfair.metrics.base import (
-    Column,
-    Convention,
-    Got,
-    OfGroup,
-    Product,
-    QueryComparisons,
-    Quotient,
-    Ratio,
-    Tally,
-    Undefined,
-    Value,
-)
+from llmfair.metrics import base
+from llmfair.metrics.base import Got, OfGroup, QueryComparisons, Quotient, Ratio, Tally, Value
 from llmfair.nouns import Measurement
 from llmfair.registry import register
 from llmfair.results import OddsPower
@@ -81,13 +70,13 @@ names it.
 def value_of(value: Value) -> tuple[float | None, str | None]:
     """The number of a value, or None, and the reason; a number with a reason was had by a makeshift."""
     match value:
-        case Undefined():
+        case base.Undefined():
             return None, value.reason
         case QueryComparisons() | OfGroup():
             return None, None
-        case Product():
+        case base.Product():
             return value.value, None
-        case Convention():
+        case base.Convention():
             return value.value if value.counts else None, value.reason
         case Ratio() | Quotient() | Tally():
             return value.value, value.reason
@@ -106,7 +95,7 @@ def mean_of(values: Iterable[float | None]) -> float | None:
     return fsum(defined) / len(defined) if defined else None
 
 
-def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> list[Measurement]:
+def summarise(columns: Sequence[base.Column], inference: Inference = Inference()) -> list[Measurement]:
     """The rows of every column: its queries, then all of them together.
 
     In an aggregate row `n` counts the queries it is built from. Without any, `value` is None and `reason` the
@@ -118,7 +107,7 @@ def summarise(columns: Sequence[Column], inference: Inference = Inference()) -> 
         values, (least, most) = list(column.values.values()), column.measure.bounds
         for query_id, value in () if column.measure.of_all else column.values.items():
             number, reason = value_of(value)
-            number = value.value if isinstance(value, Convention) else number
+            number = value.value if isinstance(value, base.Convention) else number
             rows.append(
                 Measurement(
                     query_id, measure, number, condition, group, reason=reason, contrast=column.contrast
@@ -153,7 +142,7 @@ def aggregate(how: str, values: Iterable[Value], inference: Inference = Inferenc
     return make(controlled(list(values)), inference)
 
 
-def undefined_counts(columns: Sequence[Column]) -> dict[str, dict[str, dict[str, int]]]:
+def undefined_counts(columns: Sequence[base.Column]) -> dict[str, dict[str, dict[str, int]]]:
     """Queries without a value, `{measure: {condition: {reason: count}}}`; measures without any are left out. A query
     counts once per reason, however many groups the measure speaks of."""
     queries: dict[tuple[str, str], set[tuple[str, str]]] = {}
@@ -194,7 +183,9 @@ def controlled(values: Sequence[Value]) -> list[Value]:
     sides = []
     for side in (0, 1):
         final = [np.array([run.final[side] for run in ratio.controlled]) for ratio in ratios.values()]
-        favour = [np.array([run.favour(side) for run in ratio.controlled]) for ratio in ratios.values()]
+        favour = [
+            np.array([run.initial[side] - run.mean for run in ratio.controlled]) for ratio in ratios.values()
+        ]
         sides.append([float(runs.mean()) for runs in without_favour(final, favour)])
     changed = list(values)
     for place, over, under in zip(ratios, *sides, strict=True):
@@ -222,7 +213,7 @@ def _geometric(values: Sequence[Value], inference: Inference) -> Estimate | None
 @register("aggregate", "product-of-means")
 def _product_of_means(values: Sequence[Value], inference: Inference) -> Estimate | None:
     """Without interval: its two means move together, and no coverage is known (a mean of products has one)."""
-    products = [value for value in values if isinstance(value, Product)]
+    products = [value for value in values if isinstance(value, base.Product)]
     if not products:
         return None
     left, right = (intervals.mean([getattr(p, side) for p in products]) for side in ("left", "right"))
@@ -539,18 +530,12 @@ def _group_of(values: Sequence[Value]) -> str:
 
 
 @lru_cache(maxsize=32)
-def _rates(values: tuple[Got, ...], level: float) -> Mapping[str, Estimate]:
-    """The selection rate of every group, by name."""
-    of, names, _ = _entries(values)
-    return dict(zip(names, selection.selection_rates(of, level), strict=True))
-
-
-@lru_cache(maxsize=32)
-def _impact_ratios(values: tuple[Got, ...], level: float) -> Mapping[str, Estimate]:
-    """The impact ratio of every group, by name."""
+def _of_selection(ratios: bool, values: tuple[Got, ...], level: float) -> Mapping[str, Estimate]:
+    """The selection rate of every group, or its impact ratio, by name."""
     of, names, reference = _entries(values)
     fixed = names.index(reference) if reference in names else None
-    return dict(zip(names, selection.impact_ratios(of, fixed, level), strict=True))
+    figures = selection.impact_ratios(of, fixed, level) if ratios else selection.selection_rates(of, level)
+    return dict(zip(names, figures, strict=True))
 
 
 @lru_cache(maxsize=32)
@@ -580,8 +565,8 @@ def _of_group(
     return of_all(got, inference.level)[_group_of(values)] if got else None
 
 
-register("aggregate", "selection-rate")(partial(_of_group, _rates))
-register("aggregate", "impact-ratio")(partial(_of_group, _impact_ratios))
+register("aggregate", "selection-rate")(partial(_of_group, partial(_of_selection, False)))
+register("aggregate", "impact-ratio")(partial(_of_group, partial(_of_selection, True)))
 register("aggregate", "least-attainable")(partial(_of_group, _least_attainable))
 
 

@@ -9,16 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from llmfair import registry
-from llmfair.datasets.base import (
-    Collection,
-    Dataset,
-    attribute_of,
-    cache_folder,
-    fingerprint,
-    load_dataset,
-    named_attribute,
-)
+from llmfair import nouns, registry
+from llmfair.datasets import base
+from llmfair.datasets.base import Collection, Dataset
 from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, ListDraw, draw, draw_plan
 from llmfair.datasets.files import DataOptions, OwnData, searched
 from llmfair.datasets.trec_fair import unscored_topics
@@ -28,18 +21,7 @@ from llmfair.io.files import typed
 from llmfair.io.text import count
 from llmfair.io.trec import DECLARATION
 from llmfair.metrics.base import Groups
-from llmfair.nouns import (
-    BETWEEN,
-    CROSSED,
-    OTHERS,
-    Attribute,
-    Candidates,
-    Document,
-    Fill,
-    MixedPolicy,
-    Query,
-    Side,
-)
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
@@ -51,7 +33,7 @@ from llmfair.settings.declaration import PromptSettings, contrast_of
 TANTIVY = "tantivy"
 
 
-def filling(spec: str, analyzer: str, url: str | None = None) -> Fill:
+def filling(spec: str, analyzer: str, url: str | None = None) -> nouns.Fill:
     """What fills the index of an engine's spec with a fetched collection. Raises UsageError where that cannot be."""
     name, _, index = spec.partition(":")
     kind: EngineKind = registry.lookup("engine", name)
@@ -71,7 +53,7 @@ def engine_of(
             f"--analyzer {made.analyzer} searches it; fetched with --analyzer {analyzer.name} it is indexed anew",
         )
     options = EngineOptions(
-        collection=collection.name, documents=collection.documents, analyzer=analyzer, cache=cache_folder(),
+        collection=collection.name, documents=collection.documents, analyzer=analyzer, cache=base.cache_folder(),
         made=made, index=index, url=url, fields=tuple(fields), patience=patience or Patience(),
     )  # fmt: skip
     engine: Engine = registry.lookup("engine", name).open(options)
@@ -86,8 +68,8 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
 
     Of an attribute that is not compared in binary `groups` are those that the queries asked for have items enough of.
     """
-    source = load_dataset(settings.dataset, given_of(settings))
-    attribute = named_attribute(source, attribute_asked(settings), settings.mixed)
+    source = base.load_dataset(settings.dataset, given_of(settings))
+    attribute = base.named_attribute(source, attribute_asked(settings), settings.mixed)
     asked = (settings.candidates, settings.buckets, settings.relevant, settings.min_relevant)
     own = source.has_lists and asked == (None, None, None, None)
     if (settings.contrast or attribute.compared) != "binary":
@@ -99,7 +81,7 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
             "--contrast binary, or lists of your own: a folder with candidates.run, or a table",
         )
     if own or not attribute.protected:
-        return source, attribute_of(source, attribute.name, settings.mixed)
+        return source, base.attribute_of(source, attribute.name, settings.mixed)
     # Pools of a user's own are small; with fewer than ten relevant a side TREC's P@20 could not reach 1.
     plan = draw_plan(*asked, default_fewest=1 if isinstance(source, OwnData) else RELEVANT_FOR_PRECISION)
     return draw(source, attribute, plan, settings.seed), attribute
@@ -142,10 +124,10 @@ def of_groups(attribute: Attribute, counts: Mapping[str, int], contrast: str | N
             f"{did_you_mean(reference, groups)}",
             f"groups of {least} items or more (--min-group): {', '.join(groups) or 'none'}",
         )
-    if odd := next((group for group in groups if BETWEEN in group or group == OTHERS), ""):
+    if odd := next((group for group in groups if nouns.BETWEEN in group or group == nouns.OTHERS), ""):
         raise UsageError(
             f"a group of {attribute.name} is called '{odd}', which names of contrasts cannot hold.",
-            f"call it otherwise: '{BETWEEN}' stands between two groups, '{OTHERS}' for all others",
+            f"call it otherwise: '{nouns.BETWEEN}' stands between two groups, '{nouns.OTHERS}' for all others",
         )
     written = dict[str, str]()
     if alike := next((group for group in groups if written.setdefault(group.casefold(), group) != group), ""):
@@ -180,7 +162,7 @@ def attribute_asked(settings: ListSettings) -> str | None:
     if len(settings.attribute) > 1:
         raise UsageError(
             f"one run is of one attribute, and {' and '.join(settings.attribute)} are named.",
-            f"one after the other, or -a '{CROSSED.join(settings.attribute)}' for their combinations",
+            f"one after the other, or -a '{nouns.CROSSED.join(settings.attribute)}' for their combinations",
         )
     return next(iter(settings.attribute), None)
 
@@ -267,7 +249,7 @@ def groups_of(dataset: Dataset, attribute: Attribute) -> Groups:
     if attribute.compared != "binary":
         attributes[attribute.name] = attribute
     documents = {**dataset.documents, **dataset.stand_ins} if dataset.stand_ins else dataset.documents
-    name = CROSSED.join(attribute.crossed) or attribute.name  # targets are spread over all parts
+    name = nouns.CROSSED.join(attribute.crossed) or attribute.name  # targets are spread over all parts
     return Groups(name, attributes, documents, dataset.relevant_counts)
 
 
@@ -282,7 +264,7 @@ def lists_identity(dataset: Dataset, attribute: Attribute, queries: Sequence[Que
     of, names = asdict(attribute), ["name", "protected", "unprotected", "other", "words"]
     if attribute.groups or attribute.crossed:
         names += ["compared", "groups", "reference", "group_words", "crossed"]
-    digest = dataset.fingerprint if isinstance(dataset, Collection) else partial(fingerprint, dataset)
+    digest = dataset.fingerprint if isinstance(dataset, Collection) else partial(base.fingerprint, dataset)
     return {
         "attribute": {name: of[name] for name in names},
         "queries": [query.query_id for query in queries],
@@ -295,7 +277,7 @@ class ListsAsked:
     """What a manifest's settings say of lists, as far as it is read again; ValueError for sides without words."""
 
     attribute: Attribute
-    mixed: MixedPolicy = "drop"
+    mixed: nouns.MixedPolicy = "drop"
 
     def __post_init__(self) -> None:
         if self.attribute.protected and self.attribute.words.keys() != {*Side}:

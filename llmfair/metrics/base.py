@@ -71,15 +71,14 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class ControlledExposures:
-    """Both sides of a ratio from one initial order: in the ranking, in that order, and the order's mean."""
+    """Both sides of a ratio from one initial order: in the ranking, in that order, and the order's mean.
+
+    How far an order is above its mean for a side is how far it favoured that side: 0 on average over random orders.
+    """
 
     final: tuple[float, float]
     initial: tuple[float, float]
     mean: float
-
-    def favour(self, side: int) -> float:
-        """How far the order favoured a side: over random orders it is 0 on average."""
-        return self.initial[side] - self.mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,20 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.metrics.base import (
-    ControlledExposures,
-    Flags,
-    Floats,
-    Judged,
-    Places,
-    Quotient,
-    Ratio,
-    Undefined,
-    Values,
-    kept,
-    measure,
-    once,
-)
+from llmfair.metrics import base
+from llmfair.metrics.base import Flags, Floats, Judged, Places, Ratio, Undefined, Values, measure, once
 from llmfair.nouns import Ranking, Side
 
 
@@ -78,7 +66,7 @@ def _exposures(
     orders = judged.completed(rankings) if before else judged.orders
     table = np.zeros((len(rankings), len(judged.doc_ids)))
     for exposures, order, ranking in zip(table, orders, rankings, strict=True):
-        answered = len(kept(ranking.doc_ids, judged.doc_ids)) if missing == "zero" else None
+        answered = len(base.kept(ranking.doc_ids, judged.doc_ids)) if missing == "zero" else None
         places = order[:answered]
         places = places[ranked[places]]
         if weight == "top1" and judged.log_weights and ranking.scores is not None:
@@ -97,18 +85,11 @@ def _mean(judged: Judged, side: Flags, *how: Any) -> float:
 @once
 def _by_order(judged: Judged, before: bool, side: Flags, *how: Any) -> list[float]:
     """Mean exposure of a side by initial order, of which repeats are averaged; in these orders with `before`."""
-    order_of_run = _order_of_run(judged)
+    orders = [order for order, _ in judged.runs] or [*range(len(judged.rankings))]
+    order_of_run = [[*dict.fromkeys(orders)].index(order) for order in orders]
     means = _exposures(judged, before, *how)[:, side].mean(axis=1)
     of_orders: list[float] = (np.bincount(order_of_run, means) / np.bincount(order_of_run)).tolist()
     return of_orders
-
-
-@once
-def _order_of_run(judged: Judged) -> Places:
-    """The initial order of every run, numbered as they come; shape (runs,)."""
-    orders = [order for order, _ in judged.runs] or [*range(len(judged.rankings))]
-    numbers = {order: number for number, order in enumerate(dict.fromkeys(orders))}
-    return np.array([numbers[order] for order in orders], np.intp)
 
 
 def _chances_of_first(judged: Judged, ranking: Ranking, places: Places) -> Floats:
@@ -204,7 +185,7 @@ def _ratio(
         for before in (False, True)
     )
     means = _by_order(judged, True, ranked, *how)
-    return replace(ratio, controlled=tuple(map(ControlledExposures, final, initial, means)))
+    return replace(ratio, controlled=tuple(map(base.ControlledExposures, final, initial, means)))
 
 
 @measure("RelevanceRatio", cutoff="none", **OF_RATIOS, aggregate="ratio-of-means", label="relevance ratio")
@@ -246,5 +227,5 @@ def excess_ratio(judged: Judged, cutoff: None, control: str) -> Values:
     ratio = exposure_ratio.values(judged, None, agg="ratio-of-means", control=control, **compared).get("")
     (by,) = relevance_ratio.values(judged, None).values()
     if isinstance(ratio, Ratio) and isinstance(by, Ratio):
-        return Quotient(ratio, by, min(int(judged.on_side[side].sum()) for side in Side))
+        return base.Quotient(ratio, by, min(int(judged.on_side[side].sum()) for side in Side))
     return {} if ratio is None else ratio

@@ -69,16 +69,10 @@ def _answer(answer: PairAnswer) -> int:
     return TIE if answer.problem == "tie" else UNPARSEABLE
 
 
-def _cells(a: int, b: int) -> list[bool]:
-    """PP, UU, FF, SS."""
-    both = PROTECTED, UNPROTECTED
-    return [(a, b) == cell for cell in ((0, 0), (1, 1), both, both[::-1])]
-
-
 def _kinds(a: int, b: int) -> list[bool]:
     """PP, UU, FF, SS, T, M."""
-    unparseable = UNPARSEABLE in (a, b)
-    return [*_cells(a, b), TIE in (a, b) and not unparseable, unparseable]
+    cells, unparseable = ((0, 0), (1, 1), (0, 1), (1, 0)), UNPARSEABLE in (a, b)
+    return [*((a, b) == cell for cell in cells), TIE in (a, b) and not unparseable, unparseable]
 
 
 def _answers(a: int, b: int) -> list[bool]:
@@ -87,10 +81,11 @@ def _answers(a: int, b: int) -> list[bool]:
 
 
 # What each pair of answers adds to the things that are counted; shape (4, 4, C).
-CELLS, KINDS, ANSWERS = (
+KINDS, ANSWERS = (
     np.array([[counted(a, b) for b in range(4)] for a in range(4)], dtype=np.int8)
-    for counted in (_cells, _kinds, _answers)
+    for counted in (_kinds, _answers)
 )
+CELLS = KINDS[..., :4]
 
 
 def _none_counted(cells: Floats) -> str | None:

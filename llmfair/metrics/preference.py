@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from llmfair.metrics import base
 from llmfair.metrics.base import (
     Flags,
     Floats,
@@ -24,7 +25,6 @@ from llmfair.metrics.base import (
     Places,
     QueryComparisons,
     Undefined,
-    Value,
     Values,
     measure,
     once,
@@ -148,7 +148,7 @@ def shared_strata(items: Iterable[tuple[Side | None, bool]]) -> list[Stratum]:
     return shared if len(shared) > 1 else []
 
 
-def strata_of(values: Iterable[Value], strata: Iterable[Stratum]) -> dict[Stratum, list[Value]]:
+def strata_of(values: Iterable[base.Value], strata: Iterable[Stratum]) -> dict[Stratum, list[base.Value]]:
     """The queries' values, each once a stratum."""
     values = [*values]
     return {

@@ -100,25 +100,23 @@ def cells(groups: Groups, over: str | None = None, unknown: str = "keep") -> Cel
     Groups are the declared ones; where a side is open (`*`), those of the background that has every group of
     the documents, else the groups of the documents.
     """
-    attributes = []
+    attributes, axes = list[Attribute](), list[tuple[str, ...]]()
     for name in (over or groups.attribute).split("*"):
         if name not in groups.attributes:
             raise UsageError(
                 f"the data have no attribute '{name}' to measure over.{did_you_mean(name, groups.attributes)}",
                 f"known: {', '.join(groups.attributes) or 'none'}",
             )
-        attributes.append(groups.attributes[name])
-    axes = tuple((*_names(groups, attribute), UNKNOWN) for attribute in attributes)
+        attribute = groups.attributes[name]
+        declared: Sequence[str] = (*attribute.protected, *attribute.unprotected, *attribute.other)
+        if ANY_GROUP in declared:
+            declared = tuple(_background(groups, attribute) or ())
+        attributes.append(attribute)
+        names = dict.fromkeys((*declared, *sorted(_of_documents(groups, attribute))))
+        axes.append((*names, UNKNOWN))
     held = np.ones([len(axis) for axis in axes], dtype=bool)
     held[(-1,) * held.ndim] = unknown == "keep"
-    return Cells(groups, tuple(attributes), axes, held)
-
-
-def _names(groups: Groups, attribute: Attribute) -> tuple[str, ...]:
-    declared: Sequence[str] = (*attribute.protected, *attribute.unprotected, *attribute.other)
-    if ANY_GROUP in declared:
-        declared = tuple(_background(groups, attribute) or ())
-    return tuple(dict.fromkeys((*declared, *sorted(_of_documents(groups, attribute)))))
+    return Cells(groups, tuple(attributes), tuple(axes), held)
 
 
 def _of_documents(groups: Groups, attribute: Attribute) -> set[str]:

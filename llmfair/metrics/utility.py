@@ -10,16 +10,8 @@ from typing import Any
 import numpy as np
 
 from llmfair.errors import UsageError
-from llmfair.metrics.base import (
-    LONGEST_LIST,
-    Definition,
-    Judged,
-    Measure,
-    Undefined,
-    Values,
-    measure,
-    unknown_param,
-)
+from llmfair.metrics import base
+from llmfair.metrics.base import Judged, Measure, Undefined, Values, measure
 from llmfair.nouns import Side
 
 TREC_EVAL = "as trec_eval computes it"
@@ -64,12 +56,12 @@ def trec_eval_measure(
         if param == at and at not in declared:
             raise UsageError(f"{spoken} takes no cutoff.", f"write it without @{text}")
         if param not in declared:
-            raise unknown_param(spoken, param, {*declared, *also} - {at})
+            raise base.unknown_param(spoken, param, {*declared, *also} - {at})
         value = arguments[param] = _literal(text, declared[param].dtype)
         numbers = [*value.values()] if isinstance(value, dict) else [value] * isinstance(value, int)
         # a negative gain crashes trec_eval
-        least = 1 if param == "cutoff" else 0 if isinstance(value, dict) else -LONGEST_LIST
-        sound = all(isinstance(number, int) and least <= number <= LONGEST_LIST for number in numbers)
+        least = 1 if param == "cutoff" else 0 if isinstance(value, dict) else -base.LONGEST_LIST
+        sound = all(isinstance(number, int) and least <= number <= base.LONGEST_LIST for number in numbers)
         if not (sound and declared[param].validate(value)):
             raise UsageError(f"{spoken}: {param} cannot be '{text}'.", f"{param}: {declared[param].desc}")
     if at in declared and declared[at].required and at not in arguments:
@@ -84,7 +76,7 @@ def trec_eval_measure(
         for param, value in sorted(arguments.items())
         if param != at and value != declared[param].default
     )
-    definition = Definition(
+    definition = base.Definition(
         spoken, partial(_trec_eval, exact), bounds=(0.0, 1.0), better="higher", label=spoken,
         headline=str(exact) == "P@20",  # the paper's figure
         cite=TREC_EVAL, says=SAID.get(named.NAME, ""),

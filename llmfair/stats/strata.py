@@ -191,16 +191,9 @@ class Comparisons(Outcomes):
         signs = [np.sign(self.slots[:, 0] - self.slots[:, 1])] * sign
         return np.stack([*self._effects(intercepts), *columns, *signs], axis=1).astype(float)
 
-    def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
-        return _logistic(self.ahead, design, weights, coefficients)
-
     def parts(self) -> Iterator[Comparisons]:
         """All rows, in parts of whole queries."""
         yield self
-
-    def duels(self, stratum: Stratum | None, groups: int) -> tuple[Integers, Integers, Floats]:
-        """By query and the nodes of two, shape (d, 2): whether the first is ahead."""
-        return self.query, self.nodes(stratum, groups), self.ahead
 
     def pair(self, contrast: Contrast) -> Comparisons:
         """Those of two groups alone, as where there are no others."""
@@ -215,14 +208,6 @@ class Comparisons(Outcomes):
             slots=np.where(back[:, None], rows.slots[:, ::-1], rows.slots),
             groups=None,
         )
-
-
-def _logistic(ahead: Floats, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
-    logits = design @ coefficients
-    smaller = np.exp(-np.abs(logits))
-    chances = np.where(logits < 0, smaller, 1) / (1 + smaller)
-    information = weights * chances * (1 - chances)
-    return _Slopes(design, weights * (ahead - chances), information, float(np.abs(logits).max()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,26 +228,11 @@ class PairCounts(Outcomes):
     def size(self) -> int:
         return int(self.count.sum())
 
-    @property
-    def first(self) -> Integers:
-        return np.concatenate([np.unique(part.first) for part in self.parts()])
-
-    @property
-    def second(self) -> Integers:
-        return np.concatenate([np.unique(part.second) for part in self.parts()])
-
-    @property
-    def ways(self) -> tuple[Integers, ...]:
-        return (self.query,)
-
     def weights(self, stratum: Stratum | None) -> Floats:
         return self.count * super().weights(stratum)
 
     def design(self, intercepts: Sequence[Flags], powers: int, sign: bool) -> Floats:
         return np.stack(self._effects(intercepts), axis=1).astype(float)
-
-    def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
-        return _logistic(self.ahead, design, weights, coefficients)
 
     def parts(self) -> Iterator[Comparisons]:
         for number in np.unique(self.query).tolist():
@@ -271,9 +241,6 @@ class PairCounts(Outcomes):
 
     def among(self, component: Integers, stratum: Stratum | None = None) -> Self:
         return super().among(component, stratum)._made(lambda part: part.among(component, stratum))
-
-    def duels(self, stratum: Stratum | None, groups: int) -> tuple[Integers, Integers, Floats]:
-        return self.query, self.nodes(stratum, groups), self.ahead
 
     def pair(self, contrast: Contrast) -> PairCounts:
         rows = self._of_two(contrast)
@@ -389,13 +356,6 @@ class Choices(Outcomes):
             effects=tuple(np.flatnonzero(component != np.arange(len(component))).tolist()),
         )  # fmt: skip
 
-    def duels(self, stratum: Stratum | None, groups: int) -> tuple[Integers, Integers, Floats]:
-        """Of the chosen one with each of the others."""
-        nodes = self.nodes(stratum, groups)
-        pairs = np.stack([self.of_rows(nodes[self.starts]), nodes], axis=1)
-        others = pairs[:, 0] != pairs[:, 1]
-        return self.of_rows(self.query)[others], pairs[others], np.ones(int(others.sum()))
-
     def pair(self, contrast: Contrast) -> Choices:
         assert self.groups is not None
         alone = np.arange(max(int(self.groups.max(initial=0)), *contrast) + 1)
@@ -409,13 +369,23 @@ class Choices(Outcomes):
 Compared = Comparisons | Choices | PairCounts
 
 
+def _duels(outcomes: Compared, stratum: Stratum | None, groups: int) -> tuple[Integers, Integers, Floats]:
+    """By query and the nodes of two, shape (d, 2): whether the first is ahead; of a choice with each other item."""
+    nodes = outcomes.nodes(stratum, groups)
+    if not isinstance(outcomes, Choices):
+        return outcomes.query, nodes, outcomes.ahead
+    pairs = np.stack([outcomes.of_rows(nodes[outcomes.starts]), nodes], axis=1)
+    others = pairs[:, 0] != pairs[:, 1]
+    return outcomes.of_rows(outcomes.query)[others], pairs[others], np.ones(int(others.sum()))
+
+
 def _linked(outcomes: Compared, stratum: Stratum | None, groups: int) -> Integers:
     """Of each node, the first one that it is linked with both ways: each is ahead of the other, be it by way of others.
 
     Between nodes that are not, no finite odds are the likeliest (Ford 1957).
     """
     count = groups if stratum is None else 2 * groups
-    query, pairs, ahead = outcomes.duels(stratum, groups)
+    query, pairs, ahead = _duels(outcomes, stratum, groups)
     key = pairs.min(axis=1, initial=count) * count + pairs.max(axis=1, initial=0)
     queries = np.bincount(np.unique(query * count**2 + key) % count**2, minlength=count**2)
     often = queries[key] >= FEWEST_LINKED
@@ -627,7 +597,8 @@ def _without(own: Compared) -> Figure | None:
     if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
         return Figure(count, queries, _few(count))
     if own.ahead.min() == own.ahead.max() in (0, 1):
-        fewest = min(len(set(way)) for way in (own.query, own.first, own.second))
+        ways = zip(*((part.query, part.first, part.second) for part in own.parts()), strict=True)
+        fewest = min(len(np.unique(np.concatenate(way))) for way in ways)
         return Figure(count, queries, "always_one_way", always_ahead=bool(own.ahead[0]), independent=fewest)
     return None
 
@@ -643,7 +614,7 @@ def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Fig
     """
     own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
     fit, figures = group_fit(outcomes, stratum), dict[int, Figure]()
-    query, pairs, ahead = own.duels(None, 0)
+    query, pairs, ahead = _duels(own, None, 0)
     count_of = own.count if isinstance(own, PairCounts) else np.ones(len(query))
     component = np.arange(int(pairs.max(initial=-1)) + 1) if fit is None else fit.component
     among = np.flatnonzero(component == np.bincount(component, minlength=1).argmax()).tolist()
@@ -810,6 +781,16 @@ class Fit:
             yield rows._replace(scores=rows.scores @ direction)
 
 
+def _slopes(outcomes: Compared, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
+    if isinstance(outcomes, Choices):
+        return outcomes.slopes(design, weights, coefficients)
+    logits = design @ coefficients
+    smaller = np.exp(-np.abs(logits))
+    chances = np.where(logits < 0, smaller, 1) / (1 + smaller)
+    information = weights * chances * (1 - chances)
+    return _Slopes(design, weights * (outcomes.ahead - chances), information, float(np.abs(logits).max()))
+
+
 def fitted(outcomes: Compared, weights: Floats, stratum: Stratum | None = None) -> Fit | None:
     """The fit with as many effects of slots as the outcomes can tell apart; with `stratum`, each stratum has a β.
 
@@ -820,7 +801,7 @@ def fitted(outcomes: Compared, weights: Floats, stratum: Stratum | None = None) 
         design = outcomes.design(_intercepts(outcomes, stratum), powers, sign)
         if (maximum := _maximum(outcomes, design, weights)) is not None:
             coefficients, slopes = maximum
-            if (changes := _jackknife(outcomes.ways[0], slopes)) is not None:
+            if (changes := _jackknife(outcomes.of_rows(outcomes.query), slopes)) is not None:
                 rows: Callable[[], Iterable[Rows]]
                 if isinstance(outcomes, PairCounts) or outcomes.groups is not None:
                     each = weights / outcomes.count if isinstance(outcomes, PairCounts) else weights
@@ -850,9 +831,8 @@ def _rows_anew(
     weight_of = dict(zip(outcomes.query.tolist(), weights.tolist(), strict=True))
     for part in outcomes.parts():
         design = part.design(_intercepts(part, stratum), powers, sign)
-        slopes = part.slopes(
-            design, np.array([*map(weight_of.__getitem__, part.query.tolist())]), coefficients
-        )
+        of_part = np.array([*map(weight_of.__getitem__, part.query.tolist())])
+        slopes = _slopes(part, design, of_part, coefficients)
         own = part.of_rows(part.of(stratum))
         yield Rows(slopes.scores, slopes.information, part.ways, own, part.groups)
 
@@ -869,7 +849,7 @@ def _maximum(outcomes: Compared, design: Floats, weights: Floats) -> tuple[Float
     """The coefficients of greatest likelihood, by Newton's method; None where there are no finite ones."""
     coefficients = np.zeros(design.shape[1])
     for _ in range(STEPS):
-        slopes = outcomes.slopes(design, weights, coefficients)
+        slopes = _slopes(outcomes, design, weights, coefficients)
         if slopes.information.max() < TOLERANCE * weights.max() or not slopes.far < FARTHEST:
             return None
         try:
@@ -928,8 +908,8 @@ def null_scores(outcomes: Compared, stratum: Stratum | None, fit: Fit) -> Floats
     design = rows.design([own, ~own] if shared else [own], fit.powers, fit.sign)
     others = _maximum(rows, design[:, 1:], weights) if design.shape[1] > 1 else None
     rest = np.zeros(design.shape[1] - 1) if others is None else others[0]
-    slopes = rows.slopes(design, weights, np.array([0.0, *rest]))
-    information, scores = slopes.hessian, _sums(rows.ways[0], slopes.scores)
+    slopes = _slopes(rows, design, weights, np.array([0.0, *rest]))
+    information, scores = slopes.hessian, _sums(rows.of_rows(rows.query), slopes.scores)
     accounted = np.linalg.lstsq(information[1:, 1:], information[1:, 0], rcond=None)[0]
     return scores[:, 0] - scores[:, 1:] @ accounted
 

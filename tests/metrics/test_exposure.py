@@ -357,7 +357,7 @@ def test_a_controlled_ratio_is_of_all_queries_and_needs_the_orders() -> None:
     v = position_weights(4)
     assert first.initial == pytest.approx(((v[0] + v[1]) / 2, (v[2] + v[3]) / 2))
     assert first.mean == pytest.approx(v.mean())
-    assert first.favour(0) == pytest.approx(-first.favour(1))
+    assert first.initial[0] - first.mean == pytest.approx(first.mean - first.initial[1])
     assert first.final[0] == pytest.approx(((v[0] + v[1]) / 2 + (v[0] + v[2]) / 2) / 2)
     assert second.initial == pytest.approx(((v[2] + v[3]) / 2, (v[0] + v[1]) / 2))
     assert list(rows("ExpRatio(control=order)", query)) == [("all", "")]

@@ -175,6 +175,7 @@ def test_a_group_against_all_others_is_compared_on_its_own_sides() -> None:
     for group in ("a", "b"):
         value = measure.values(as_contrast(query, group, OTHERS))[""]
         assert isinstance(value, QueryComparisons) and value.contrast is None
+        assert isinstance(value.outcomes, Comparisons)
         of_each.append({(query.doc_ids.index(value.doc_ids[i])) % 3 for i in value.outcomes.first})
     assert of_each == [{0}, {1}]
 

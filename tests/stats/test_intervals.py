@@ -18,7 +18,6 @@ from llmfair.stats.intervals import (
     mean,
     ratio_of_means,
     ratio_scores,
-    run_noise,
     without_favour,
 )
 from llmfair.stats.significance import LabelledItems, holm, permutations, sign_flip, stratum_means
@@ -292,12 +291,10 @@ def golden_repeats() -> tuple[dict[str, Any], dict[str, Floats]]:
 
 def check_repeats(expected: dict[str, float], over: Floats, under: Floats) -> None:
     """Arrays of shape (repeats, queries) against the reference."""
-    found, noise = ratio_of_means(over.mean(axis=0), under.mean(axis=0)), run_noise(over, under)
-    assert found.value is not None and noise is not None
+    found = ratio_of_means(over.mean(axis=0), under.mean(axis=0))
+    assert found.value is not None
     assert np.log(found.value) == pytest.approx(expected["log_ratio"], abs=1e-12)
     assert found.error == pytest.approx(expected["se_query"], rel=1e-12)
-    assert noise.error == pytest.approx(expected["se_run_benchmark_conditional"], rel=1e-12)
-    assert noise.df == 4 * 2
 
 
 def test_the_reference_of_repeats() -> None:
@@ -321,9 +318,3 @@ def test_the_slope_by_hand_over_queries_of_unlike_numbers_of_runs() -> None:
     )
     assert first.tolist() == pytest.approx([1 + 7 / 6, 2 - 7 / 6])
     assert second.tolist() == pytest.approx([6 - 14 / 6])
-
-
-def test_one_run_of_each_query_has_no_run_noise() -> None:
-    assert run_noise(np.ones((1, 5)), np.ones((1, 5))) is None
-    noise = run_noise(np.ones((2, 5)), np.ones((2, 5)))
-    assert noise is not None and noise.error == 0

@@ -25,35 +25,19 @@ from llmfair.audits.aggregates import ALL, Inference, Preference
 from llmfair.audits.design import RELEVANT, relevant_lines
 from llmfair.audits.label_error import Judged as GradedItems
 from llmfair.audits.label_error import label_error, odds_with
+from llmfair.audits.listwise import results
 from llmfair.audits.listwise.results import (
     INITIAL,
-    OF_RANKINGS,
     SEPARATOR,
-    EqualScores,
-    Excess,
-    FirstPass,
-    ListwiseFacts,
     ListwiseFinding,
-    ListwiseResults,
-    Odds,
-    OmittedItems,
     PermutationResult,
     Usefulness,
     WindowAnswers,
-    of_stratum,
 )
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
-from llmfair.metrics.base import (
-    Column,
-    Judged,
-    Measure,
-    QueryComparisons,
-    Ratio,
-    Value,
-    measure_all,
-    measure_each,
-)
+from llmfair.metrics import base
+from llmfair.metrics.base import Column, Judged, Measure, QueryComparisons, Value, measure_all, measure_each
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import strata_of
@@ -74,7 +58,7 @@ if TYPE_CHECKING:
     from llmfair.audits.design import Outcome
     from llmfair.audits.listwise.design import ListwiseDesign
 
-SCORED = f"P@20,nDCG@20,ExpRatio,{OF_RANKINGS}"
+SCORED = f"P@20,nDCG@20,ExpRatio,{results.OF_RANKINGS}"
 """What is measured of rankings that exist."""
 
 # One condition against another, paired by query: what a prompt changes, how far the same one differs from itself.
@@ -239,7 +223,7 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None] | None, constr
     same = sum(max(counts.values()) for counts in orders.values())
     scores = [[s for w in result.windows for s in w.scores or () if s is not None] for result in lists]
     equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
-    omitted = OmittedItems(
+    omitted = results.OmittedItems(
         items=sum(len(window.omitted) for window in windows),
         of=sum(len(window.omitted) + len(window.named) for window in windows if window.named),
     )
@@ -260,10 +244,10 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None] | None, constr
         classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
         repaired=sum(window.repaired for window in windows),
         unparseable=sum(window.unparseable for window in windows),
-        first_pass=FirstPass(len(first), sum(window.identity for window in first), same),
+        first_pass=results.FirstPass(len(first), sum(window.identity for window in first), same),
         asked_again=dict(sorted(Counter(str(bad) for window in windows for bad in window.replaced).items())),
         omitted=omitted,
-        equal_scores=EqualScores(sum(equal), len(equal)) if any(equal) else None,
+        equal_scores=results.EqualScores(sum(equal), len(equal)) if any(equal) else None,
         unformed=(constrained and sum(not window.formed for window in windows)) or None,
     )
 
@@ -337,7 +321,7 @@ def findings_of(
         excess = aggregates.aggregate("ratio-of-means", ratios.get(name, []), inference)
         beyond = None
         if excess is not None and excess.value is not None:
-            beyond = Excess(excess.value, excess.low, excess.high, excess.n)
+            beyond = results.Excess(excess.value, excess.low, excess.high, excess.n)
         findings[name] = ListwiseFinding(
             measure=str(headline),
             conclusion=conclusion,
@@ -369,7 +353,9 @@ def with_family(
         if row.query_id != ALL:
             continue
         if (finding := findings.get(Key(row.condition, contrast=row.contrast))) is not None:
-            p_of = {of_stratum(finding.measure, name): odds.p for name, odds in finding.by_stratum.items()}
+            p_of = {
+                results.of_stratum(finding.measure, name): odds.p for name, odds in finding.by_stratum.items()
+            }
             row = replace(row, p=p_of.get(row.measure, row.p))
             if row.measure == finding.measure:
                 row = replace(row, conclusion=finding.conclusion, reason=row.reason or finding.reason)
@@ -465,9 +451,9 @@ def list_odds(
     return ListOdds(pooled, {stratum: each for stratum, each in odds.items() if each is not None}, left_out)
 
 
-def _odds(odds: Preference, rule: HowRanked) -> Odds:
+def _odds(odds: Preference, rule: HowRanked) -> results.Odds:
     estimate, figure = odds.estimate, odds.figure
-    return Odds(
+    return results.Odds(
         estimate.value, estimate.low, estimate.high, estimate.n, odds.comparisons, odds.bound, estimate.reason,
         no_preference(odds, rule), figure.outside(rule.band), figure.recurring, figure.clusters,
     )  # fmt: skip
@@ -717,7 +703,11 @@ def outcome_of(
     conditions, initial = {name: judged[name] for name in names}, judged[INITIAL]
     documents = median(items.n for items in design.lists)
     inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
-    columns = _columns(design, judged)
+    alike, of_two = by_contrast(design.measures, design.attribute)
+    columns = measure_all(alike, judged)
+    if of_two:
+        observed = ((name, query) for name, queries in judged.items() for query in queries)
+        columns += columns_of_contrasts(of_two, [*design.rules], design.between, observed)
     useful = {name: beyond_initial(judged[name], initial) for name in names}
     for column in columns:  # by its answers, where a condition's make no ranking
         if column.measure.name == "RelevanceOdds" and not any(q.rankings for q in judged[column.condition]):
@@ -740,19 +730,11 @@ def outcome_of(
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
     rows = aggregates.summarise(columns, inference)
     # what each query contributes to preference odds, so that prompts and runs can be paired by query
-    rows += (
-        Measurement(
-            query_id,
-            str(column.measure),
-            odds,
-            column.condition,
-            reason="pseudo_value",
-            contrast=column.contrast,
-        )
-        for column in columns
-        if column.measure.name == HEADLINE
-        for query_id, odds in aggregates.odds_by_query(column.values).items()
-    )
+    for of in columns:
+        parts = aggregates.odds_by_query(of.values) if of.measure.name == HEADLINE else {}
+        for query_id, part in parts.items():
+            row = Measurement(query_id, str(of.measure), part, of.condition, reason="pseudo_value")
+            rows.append(replace(row, contrast=of.contrast))
     compared = (
         replace(row, contrast=contrast)
         for contrast in ({"": None} if design.many_contrasts else {"": None, **design.rules})
@@ -769,8 +751,10 @@ def outcome_of(
     scores = [window.scores for _, of in chains for window in of.windows if window.scores is not None]
     places = design.subject.scores_lists and bool(scores) and all(map(are_places, scores))
     ratios = [[getattr(value, "ratio", value) for value in column.values.values()] for column in columns]
-    controlled = [sum(len(ratio.controlled) for ratio in of if isinstance(ratio, Ratio)) for of in ratios]
-    results = ListwiseResults(
+    controlled = [
+        sum(len(ratio.controlled) for ratio in of if isinstance(ratio, base.Ratio)) for of in ratios
+    ]
+    measured = results.ListwiseResults(
         **design.told(run, counts, failures, columns),
         intervals=_intervals(columns, inference),
         controlled=any(runs >= aggregates.FEWEST_RUNS for runs in controlled),
@@ -781,8 +765,8 @@ def outcome_of(
         family=Family(family, contrasted),
         warnings=[POSITIONS] * places,
     )
-    where = windows_of(results.design)
-    return design.laid_out(results, rows, dict(_files(design, chains)), failures, where=where)
+    where = windows_of(measured.design)
+    return design.laid_out(measured, rows, dict(_files(design, chains)), failures, where=where)
 
 
 def in_groups(judged: Judged, attribute: Attribute) -> Judged:
@@ -821,16 +805,6 @@ def columns_of_contrasts(
         if isinstance(column.condition, Key)
     ]
     return sorted(columns, key=lambda column: contrasts.index(column.contrast))
-
-
-def _columns(design: ListwiseDesign, judged: Mapping[str, Sequence[Judged]]) -> list[Column]:
-    """Every measure of the design; those that compare groups once a contrast, where there are several."""
-    alike, compared = by_contrast(design.measures, design.attribute)
-    columns = measure_all(alike, judged)
-    if compared:
-        observed = ((name, query) for name, queries in judged.items() for query in queries)
-        columns += columns_of_contrasts(compared, [*design.rules], design.between, observed)
-    return columns
 
 
 def _judged(design: ListwiseDesign, chains: Chains, names: Sequence[str]) -> dict[str, list[Judged]]:
@@ -878,7 +852,7 @@ def _rows_of_files(design: ListwiseDesign, chains: Chains, inference: Inference)
     ]
 
 
-def windows_of(design: ListwiseFacts) -> str:
+def windows_of(design: results.ListwiseFacts) -> str:
     """How lists were ranked, as a gate says it that no ranker could fail."""
     return "on these lists" if design.window is None else f"at window {design.window}, step {design.step}"
 

@@ -17,16 +17,7 @@ from msgspec import Meta
 from llmfair.audits import plan as plans
 from llmfair.audits.design import CHARACTERS_PER_TOKEN
 from llmfair.audits.documents import Calibration, CallPlan, InjectedPreference
-from llmfair.audits.listwise import LISTWISE
-from llmfair.audits.listwise.measure import (
-    HEADLINE,
-    HowRanked,
-    concluded,
-    list_odds,
-    no_preference,
-    unassessable,
-    with_disparities,
-)
+from llmfair.audits.listwise import LISTWISE, measure
 from llmfair.audits.listwise.results import OF_RANKINGS, ListwiseFinding
 from llmfair.audits.listwise.settings import CalibrateSettings, PlanSettings
 from llmfair.audits.listwise.simulate import Floats, Items, Noise, draw, rank_played
@@ -355,7 +346,7 @@ def _both_ways(audits: Figures, more: float, injected: float = 0.0, log_odds: fl
     return Figures(both, *(np.tile(array, (2, 1)) for array in others))
 
 
-def _ends(audits: Figures, rule: HowRanked, prompts: int) -> tuple[Flags, Flags]:
+def _ends(audits: Figures, rule: measure.HowRanked, prompts: int) -> tuple[Flags, Flags]:
     """Which audits end in *disparity*, as one of so many prompts, and which in *parity*; shape (audits,) each."""
     from scipy.special import stdtr
 
@@ -539,15 +530,16 @@ def audits(
     )
 
 
-def finding_of(audit: Mapping[str, Value], rule: HowRanked) -> SimulatedAudit:
+def finding_of(audit: Mapping[str, Value], rule: measure.HowRanked) -> SimulatedAudit:
     """What a real audit finds of these values, of a ranker that does its job."""
-    odds = list_odds(audit.values(), strata_of(audit.values(), rule.strata), level=rule.level)
+    odds = measure.list_odds(audit.values(), strata_of(audit.values(), rule.strata), level=rule.level)
     if odds is None:
-        return SimulatedAudit(None, unassessable(HEADLINE, "no_encounter"), None)
-    conclusion, reason = concluded(odds, True, rule)
+        return SimulatedAudit(None, measure.unassessable(measure.HEADLINE, "no_encounter"), None)
+    conclusion, reason = measure.concluded(odds, True, rule)
     finding = ListwiseFinding(
-        measure=HEADLINE, conclusion=conclusion, reason=reason, p_outside=odds.figures.outside(rule.band)
-    )
-    (finding,) = with_disparities({"neutral": finding}, rule.level).values()
+        measure=measure.HEADLINE, conclusion=conclusion, reason=reason,
+        p_outside=odds.figures.outside(rule.band),
+    )  # fmt: skip
+    (finding,) = measure.with_disparities({"neutral": finding}, rule.level).values()
     estimate = odds.pooled.estimate if odds.pooled.bound is None else None
-    return SimulatedAudit(estimate, finding, no_preference(odds.pooled, rule))
+    return SimulatedAudit(estimate, finding, measure.no_preference(odds.pooled, rule))
