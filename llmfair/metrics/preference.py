@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from llmfair.metrics import base
 from llmfair.metrics.base import (
     Flags,
     Floats,
@@ -146,18 +145,6 @@ def shared_strata(items: Iterable[tuple[Side | None, bool]]) -> list[Stratum]:
         if {(Side.PROTECTED, relevant), (Side.UNPROTECTED, relevant)} <= seen
     ]
     return shared if len(shared) > 1 else []
-
-
-def strata_of(values: Iterable[base.Value], strata: Iterable[Stratum]) -> dict[Stratum, list[base.Value]]:
-    """The queries' values, each once a stratum."""
-    values = [*values]
-    return {
-        stratum: [
-            replace(value, stratum=stratum) if isinstance(value, QueryComparisons) else value
-            for value in values
-        ]
-        for stratum in strata
-    }
 
 
 @measure("SlotOdds", **OF_ODDS, aggregate="slot-odds", label="slot odds", worded=True, undefined=REASONS)

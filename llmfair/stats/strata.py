@@ -594,8 +594,8 @@ def figure(outcomes: Compared, stratum: Stratum | None = None, contrast: Contras
 def _without(own: Compared) -> Figure | None:
     """What stands for the odds of these outcomes where there are too few, or all go one way."""
     count, queries = own.size, len(np.unique(own.query))
-    if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
-        return Figure(count, queries, _few(count))
+    if few := _few(count, queries):
+        return Figure(count, queries, few)
     if own.ahead.min() == own.ahead.max() in (0, 1):
         ways = zip(*((part.query, part.first, part.second) for part in own.parts()), strict=True)
         fewest = min(len(np.unique(np.concatenate(way))) for way in ways)
@@ -603,8 +603,10 @@ def _without(own: Compared) -> Figure | None:
     return None
 
 
-def _few(comparisons: int) -> str:
-    return "too_few_comparisons" if comparisons < FEWEST_COMPARISONS else "too_few_queries"
+def _few(comparisons: int, queries: int) -> str | None:
+    if comparisons < FEWEST_COMPARISONS:
+        return "too_few_comparisons"
+    return "too_few_queries" if queries < FEWEST_QUERIES else None
 
 
 def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Figure]:
@@ -622,8 +624,8 @@ def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Fig
         rows = (pairs == group).any(axis=1)
         won = np.where(pairs[rows, 0] == group, ahead[rows], 1 - ahead[rows])
         count, queries = int(count_of[rows].sum()), len(np.unique(query[rows]))
-        if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
-            figures[group] = Figure(count, queries, _few(count))
+        if few := _few(count, queries):
+            figures[group] = Figure(count, queries, few)
         elif fit is not None and group in among and len(among) > 1:
             mean = np.mean([fit.contrast(group, other) for other in among], axis=0)
             figures[group] = fit.figure(mean, count, queries, (group,))
@@ -676,8 +678,8 @@ class GroupFit:
 def slots_of_groups(outcomes: Compared) -> Figure:
     """What the first slot is worth against the last, in the fit of several groups, whichever of them are compared."""
     count, queries, fit = outcomes.size, len(np.unique(outcomes.query)), group_fit(outcomes)
-    if count < FEWEST_COMPARISONS or queries < FEWEST_QUERIES:
-        return Figure(count, queries, _few(count))
+    if few := _few(count, queries):
+        return Figure(count, queries, few)
     if fit is None:
         return Figure(count, queries, "separated")
     return fit.figure(fit.fit.first_slot, count, queries, np.unique(fit.moved.group).tolist())

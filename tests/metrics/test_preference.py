@@ -14,7 +14,7 @@ from llmfair.audits.aggregates import Inference, aggregate, odds_by_query, prefe
 from llmfair.audits.listwise.measure import HowRanked, ListOdds, concluded, list_odds, no_preference
 from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.preference import pairs_shown, strata_of
+from llmfair.metrics.preference import pairs_shown
 from llmfair.nouns import (
     OTHERS,
     Attribute,
@@ -74,7 +74,7 @@ def test_known_answers() -> None:
     """Of raw windows, through questions, encounters and comparisons."""
     for case in vectors("preference_odds_strata")["cases"]:
         values = odds_of([of_vector(query) for query in case["input"]["queries"]])
-        odds, expected = list_odds(values, strata_of(values, Stratum)), case["expected"]["figures"]
+        odds, expected = list_odds(values, Stratum), case["expected"]["figures"]
         assert odds is not None, case["id"]
         for name, of_it in [("pooled", odds.pooled), *odds.strata.items()]:
             known, where = expected[str(name)], (case["id"], name)

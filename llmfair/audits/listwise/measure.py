@@ -40,7 +40,6 @@ from llmfair.metrics import base
 from llmfair.metrics.base import Column, Judged, Measure, QueryComparisons, Value, measure_all, measure_each
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
-from llmfair.metrics.preference import strata_of
 from llmfair.metrics.utility import TREC_EVAL
 from llmfair.nouns import Attribute, Conclusion, Failure, Key, Measurement, Probe, Ranking, Side, condition_of
 from llmfair.probes import REPEAT
@@ -306,7 +305,7 @@ def findings_of(
             continue
         name, values = column.condition, [*column.values.values()]
         missing, use = left_out.get(name, 0.0), useful.get(name)
-        odds = list_odds(values, strata_of(values, rule.strata), missing, inference.level)
+        odds = list_odds(values, rule.strata, missing, inference.level)
         undefined = aggregates.most_frequent(
             reason for value in values if (reason := aggregates.value_of(value)[1])
         )
@@ -438,17 +437,18 @@ class ListOdds(NamedTuple):
 
 
 def list_odds(
-    values: Iterable[Value],
-    strata: Mapping[Stratum, Iterable[Value]],
-    left_out: float = 0.0,
-    level: float = 0.95,
+    values: Iterable[Value], strata: Iterable[Stratum] = (), left_out: float = 0.0, level: float = 0.95
 ) -> ListOdds | None:
-    """From the queries' values, and those of each stratum; None without any comparison."""
-    pooled = aggregates.preference(values, level)
-    if pooled is None:
+    """From the queries' values, of all items and of those of each stratum; None without any comparison."""
+    compared = [value for value in values if isinstance(value, QueryComparisons)]
+    if (pooled := aggregates.preference(compared, level)) is None:
         return None
-    odds = {stratum: aggregates.preference(of_it, level) for stratum, of_it in strata.items()}
-    return ListOdds(pooled, {stratum: each for stratum, each in odds.items() if each is not None}, left_out)
+    odds = dict[Stratum, Preference]()
+    for stratum in strata:
+        of_it = aggregates.preference([replace(value, stratum=stratum) for value in compared], level)
+        if of_it is not None:
+            odds[stratum] = of_it
+    return ListOdds(pooled, odds, left_out)
 
 
 def _odds(odds: Preference, rule: HowRanked) -> results.Odds:
@@ -648,7 +648,7 @@ def look(windows: Sequence[WindowShare], rule: HowRanked, level: float) -> Decis
     """Where the odds of these windows lie by their interval, at the level of one look of several, whether or not the
     ranker does its job; None if nowhere."""
     values, rule = [*joined_windows(windows)], replace(rule, level=look_level(level))
-    odds = list_odds(values, strata_of(values, rule.strata), level=rule.level)
+    odds = list_odds(values, rule.strata, level=rule.level)
     if odds is None:
         return None
     p_of = {

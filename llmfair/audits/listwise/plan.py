@@ -24,7 +24,6 @@ from llmfair.audits.listwise.simulate import Floats, Items, Noise, draw, rank_pl
 from llmfair.audits.plan import BLOCK, share
 from llmfair.errors import UsageError
 from llmfair.metrics.base import QueryComparisons, Value
-from llmfair.metrics.preference import strata_of
 from llmfair.nouns import Chat, Completion, Finish, Labels, Permutation, Scores, Steps, Unanswered, drive
 from llmfair.probes import REPEAT, listwise_probes
 from llmfair.rankers.base import Ranker
@@ -532,7 +531,7 @@ def audits(
 
 def finding_of(audit: Mapping[str, Value], rule: measure.HowRanked) -> SimulatedAudit:
     """What a real audit finds of these values, of a ranker that does its job."""
-    odds = measure.list_odds(audit.values(), strata_of(audit.values(), rule.strata), level=rule.level)
+    odds = measure.list_odds(audit.values(), rule.strata, level=rule.level)
     if odds is None:
         return SimulatedAudit(None, measure.unassessable(measure.HEADLINE, "no_encounter"), None)
     conclusion, reason = measure.concluded(odds, True, rule)
