@@ -45,6 +45,8 @@ STATUSES: Mapping[Conclusion, str] = {
     Conclusion.WITHIN: "parity",
 }
 """The statuses of a kind that concludes by a band, the gravest first."""
+MOST_NAMED = 6
+"""Pairs that are outside the band that a sentence names, with their odds, of a group or of all others."""
 MOST_PAIRS = 3
 """Pairs of groups that a sentence names, of which the same is said."""
 MOST_QUERIES = 10_000
@@ -302,31 +304,32 @@ class VerdictWords:
         parts, named = list[str](), named_groups(signs)
         of_others = all(second == OTHERS for _, second in signs)
 
-        def whom(key: Key, name: str) -> str:
-            """The other side; of all others with those among them that are outside, too."""
-            among = [other.groups[0] for other in both if other != key]
-            return (
-                (f"all {name}, among them {listed(among)}" if among else f"all {name}") if of_others else name
-            )
+        def against(keys: Sequence[Key], ahead: bool) -> str:
+            """The other side of these pairs, with their odds; many are counted, and the table has the odds."""
+            others = [both[key][not ahead] for key in keys]
+            if of_others:  # among which others are outside, too
+                among = [of.groups[0] for of in both if of not in keys]
+                others = [f"all {others[0]}" + f", among them {listed(among)}" * bool(among)]
+            if len(keys) > MOST_NAMED:
+                return f"{len(keys)} other groups"
+            figures, label = list[str](), ""
+            for case in (left[key] for key in keys):  # labels where they change: of all, or of some items
+                figures.append(f"{case.label} " * (case.label != label) + self.odds(case, ahead))
+                label = case.label
+            return f"{listed(others)} ({', '.join(figures)})"
 
-        for place, groups in ((0, named.behind), (1, named.ahead)):
-            for group in (name for name in groups if name != OTHERS or not of_others):
-                if of_it := [key for key in left if both[key][place] == group]:
-                    others = listed([whom(key, both[key][1 - place]) for key in of_it])
-                    cases = [left.pop(key) for key in of_it]
-                    labels = [
-                        each.label for each in cases
-                    ]  # said where they change: of all, or of some items
-                    figures = ", ".join(
-                        f"{each.label} " * (labels[:at][-1:] != [each.label]) + self.odds(each, bool(place))
-                        for at, each in enumerate(cases)
+        for ahead, groups in ((False, named.behind), (True, named.ahead)):
+            for group in groups:
+                of_it = [key for key in left if both[key][ahead] == group]
+                if of_it and not (of_others and group == OTHERS):
+                    parts.append(
+                        f"{group} is put {'ahead of' if ahead else 'behind'} {against(of_it, ahead)}"
                     )
-                    says = "ahead of" if place else "behind"
-                    parts.append(f"{group} is put {says} {others} ({figures})")
-        parts += [
-            f"{both[key][0]} is put behind {both[key][1]} ({each.label} {self.odds(each)})"
-            for key, each in left.items()
-        ]
+                    left = {key: case for key, case in left.items() if key not in of_it}
+        if len(left) > MOST_NAMED:
+            parts.append(f"{len(left)} {'further ' * bool(parts)}pairs of groups are outside")
+        else:
+            parts += [f"{both[key][0]} is put behind {against([key], False)}" for key in left]
         what = "group" if of_others else "pair"
         rest = f"no other {what} leaves" if len(pairs) > len(outside) else f"every {what} is outside"
         return "; ".join(parts) + f"; {rest} the band"
