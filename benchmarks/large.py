@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.commands import spent
 from benchmarks.dispatch import WORDS
-from llmfair.datasets.distill import REGIONS
+from llmfair.datasets.pages import REGIONS
 
 TOPICS, JUDGED, PAGES = 50, 866_000, 800_000
 DATASET = "trec-fair/2022/eval"

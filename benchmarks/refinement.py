@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import print_lines
 from llmfair.audits.aggregates import Inference
-from llmfair.audits.refine.measure import Contrast, Rule, contrast, finding_of
+from llmfair.audits.refine.measure import Contrast, contrast, finding_of
+from llmfair.audits.refine.results import RefineFinding
 from llmfair.audits.refine.words import status_of
 from llmfair.nouns import Conclusion
 from llmfair.stats.significance import holm, sign_flip
@@ -30,6 +31,14 @@ Number = TypeVar("Number", bound=np.generic)
 AUDITS = 300
 GOALS = ("KL@20", "AWRF@20", "nDCG@20")
 MARGIN, LEVEL = 0.05, 0.95
+RULE = RefineFinding(
+    measure=GOALS[0],
+    aimed=GOALS[1],
+    utility=GOALS[2],
+    margin=MARGIN,
+    conclusion=Conclusion.NOT_ASSESSABLE,
+    reason=None,
+)
 DOCUMENTS, PAGE, ROUNDS, POOL = 600, 20, 5, 100
 GROUPS = (0.25, 0.65, 0.1)
 """Shares of the collection; the first group scores lower, the last is unknown, which no word names."""
@@ -195,8 +204,7 @@ def loops(audits: int) -> Iterable[str]:
             made = pages(row, np.random.default_rng([seed, row.topics]))
             means += [made[method].mean(axis=1) for method in METHODS]
             contrasts = changes(made.pop(METHODS[0]), **made)
-            rules = (Rule(*GOALS, MARGIN, by) for by in (["greedy"], ["greedy", "name"]))
-            found = [finding_of(rule, contrasts, LEVEL) for rule in rules]
+            found = [finding_of(RULE, by, contrasts, LEVEL) for by in (["greedy"], ["greedy", "name"])]
             statuses = [before(contrasts), *map(status_of, found)]
             shares.append([holds for of in statuses for holds in (of.startswith("nearer"), of == "nearer")])
         figures = "".join(f" {kl:.3f} ({awrf:.3f})" for kl, awrf, _ in means / audits)
@@ -235,7 +243,7 @@ def costs(audits: int) -> Iterable[str]:
             for n in (12, 20, 47):
                 made = changes(np.stack([*_nearer(n, rng), law(n, rng)]), bm25=np.zeros((3, n)))
                 row[0].append(before(made) == "nearer")
-                row[1].append(status_of(finding_of(Rule(*GOALS, MARGIN), made, LEVEL)) == "nearer")
+                row[1].append(status_of(finding_of(RULE, (), made, LEVEL)) == "nearer")
             shares.append(row[0] + row[1])
         yield f"{name:28} {_percent(shares)}"
 
@@ -270,7 +278,7 @@ def nulls(audits: int) -> Iterable[str]:
                 objective = _nearer(n, rng)[0]
                 made = changes(np.stack([objective, 0.1 * law(n, rng), objective]), bm25=np.zeros((3, n)))
                 row[0].append(before(made) != "inconclusive")
-                after = finding_of(Rule(*GOALS, MARGIN), made, LEVEL).conclusion
+                after = finding_of(RULE, (), made, LEVEL).conclusion
                 row[1].append(after in (Conclusion.WITHIN, Conclusion.OUTSIDE))
             shares.append(row[0] + row[1])
         yield f"{name:28} {_percent(shares)}"

@@ -28,8 +28,8 @@ import numpy as np
 
 from llmfair.datasets.pages import PageStore, written
 from llmfair.nouns import Document, StoredIndex, of_each_kind
-from llmfair.retrieval.bm25 import WRITER_BYTES, opened, stored
-from llmfair.retrieval.engine import STANDARD, Engine
+from llmfair.retrieval.bm25 import WRITER_BYTES, Tantivy, stored
+from llmfair.retrieval.engine import STANDARD, Engine, EngineOptions
 
 DOCUMENTS, MANY, WORDS, K = 200_000, 1_000_000, 130, 20
 VOCABULARY, POOL = 200_000, 2_000_000
@@ -245,10 +245,14 @@ def search(path: Path, words: int, tries: int) -> None:
 
 def opening(path: Path, count: int) -> None:
     """Prints what opening an index takes."""
-    made, took = StoredIndex("tantivy", path, SOURCE, ""), []
+    options = EngineOptions(
+        collection="made", documents={}, analyzer=STANDARD, cache=path,
+        made=StoredIndex("tantivy", path, SOURCE, ""),
+    )  # fmt: skip
+    took = list[float]()
     for _ in range(20):
         started = time.perf_counter()
-        opened(made, STANDARD)
+        Tantivy.open(options)
         took.append((time.perf_counter() - started) * 1000)
     print(
         f"opening an index of {count:,}: {statistics.median(took):.1f} ms, at most {max(took):.1f} (bar 50)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import combinations
 from math import log
 from typing import Any
 
@@ -67,17 +68,24 @@ SPOKEN: dict[str, VerdictWords] = {
 
 
 def test_pairs_of_which_nothing_can_be_said_leave_a_run_of_several_groups_open() -> None:
-    pairs = {
-        Key("neutral", contrast=f"{name}:z"): of for name, of in {"a": None, "b": INSIDE, "c": ACROSS}.items()
-    }
-    keys: dict[str, Any] = {**pairs}
-    verdict = VerdictWords("prompt").verdict(conclusions(keys, keys=[*pairs]))
-    assert (verdict.status, verdict.contrast) == ("inconclusive", "c:z")
-    assert "a:z is not assessable" in verdict.sentence
-    only = {key: of for key, of in keys.items() if of != ACROSS}
-    assert VerdictWords("prompt").verdict(conclusions(only, keys=[*only])).status == "inconclusive"
-    none = dict.fromkeys(keys)
-    assert VerdictWords("prompt").verdict(conclusions(none, keys=[*none])).status == "not assessable"
+    def verdict(**odds: Interval | None) -> RunVerdict:
+        of: dict[str, Interval | None] = {Key("neutral", contrast=f"{name}:z"): odds[name] for name in odds}
+        keys = [Key("neutral", contrast=f"{name}:z") for name in odds]
+        return VerdictWords("prompt").verdict(conclusions(of, keys=keys))
+
+    mixed = verdict(a=None, b=INSIDE, c=ACROSS)
+    assert (mixed.status, mixed.contrast) == ("inconclusive", "c:z")
+    assert "a:z is not assessable" in mixed.sentence
+    assert verdict(a=None, b=INSIDE).status == "inconclusive"
+    assert verdict(a=None, b=None).status == "not assessable"
+
+
+def test_many_pairs_outside_are_counted() -> None:
+    keys = [Key("neutral", contrast=f"{one}:{other}") for one, other in combinations("abcdefghi", 2)]
+    of: dict[str, Interval | None] = dict.fromkeys(keys, LESS)
+    sentence = VerdictWords("prompt").verdict(conclusions(of, keys=keys)).sentence
+    assert "a is put behind 8 other groups; b is put behind 7 other groups; c is put behind d, e" in sentence
+    assert len(sentence) < 1000
 
 
 @pytest.mark.parametrize("of_a_kind", SPOKEN)

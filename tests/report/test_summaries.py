@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from llmfair.report.summaries import (
+    Category,
     Sample,
     category_of,
     compared,
@@ -36,9 +37,7 @@ Counts = dict[str | None, tuple[int, int]]
 """Of each category, how many are selected, and how many there are."""
 
 
-def of_counts(
-    counts: Counts, people: Sequence[str] = (), odds: Figure | None = None
-) -> dict[str, dict[str, object]]:
+def of_counts(counts: Counts, people: Sequence[str] = (), odds: Figure | None = None) -> dict[str, Category]:
     """The categories that so many people make, a list for everybody, by name; `odds` of a against b."""
     labels = [label for label, (_, n) in counts.items() for _ in range(n)]
     chosen = [place < selected for selected, n in counts.values() for place in range(n)]
