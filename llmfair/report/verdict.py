@@ -309,7 +309,7 @@ class VerdictWords:
             others = [both[key][not ahead] for key in keys]
             if of_others:  # among which others are outside, too
                 among = [of.groups[0] for of in both if of not in keys]
-                others = [f"all {others[0]}" + f", among them {listed(among)}" * bool(among)]
+                others = [f"all {others[0]}" + (f", among them {listed(among)}" if among else "")]
             if len(keys) > MOST_NAMED:
                 return f"{len(keys)} other groups"
             figures, label = list[str](), ""
