@@ -111,7 +111,7 @@ def by_way(facts: Conclusions, advice: str, reason: str) -> str:
 
 
 def gravest_of(cases: Sequence[Case]) -> Conclusion:
-    """What a run comes to; of several groups some pairs of which nothing can be said leave it open, no more."""
+    """The gravest conclusion; of several groups inconclusive, where nothing can be said of some pairs alone."""
     concluded = {case.finding.conclusion for case in cases}
     gravest = min(concluded, key=[*STATUSES].index)
     open_pairs = gravest == Conclusion.NOT_ASSESSABLE and len(concluded) > 1 and cases[0].key.contrast
@@ -464,8 +464,8 @@ class VerdictWords:
         if figure is None or needed is None or needed > MOST_QUERIES:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
         side = "inside" if low < (figure.value or 0) < high else "outside"
-        whole = "the whole interval" + f" of {case.key.contrast}" * bool(case.key.contrast)
-        return f"about {needed:,} queries would put {whole} {side} the band, if the estimate stays{planned}"
+        interval = "the whole interval" + f" of {case.key.contrast}" * bool(case.key.contrast)
+        return f"about {needed:,} queries would put {interval} {side} the band, if the estimate stays{planned}"
 
 
 # The verdict of a comparison: closer to parity than the base, by the paired change of the headline?
