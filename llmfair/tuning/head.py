@@ -13,13 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors.torch import load_file, save_file
-from transformers import GenerationConfig
 
 from llmfair.backends.local import FEWEST_SHARED, LocalModel, common_prefix, quiet
 from llmfair.checkpoints import already_read, batches, fits
@@ -29,6 +25,9 @@ from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning.drawing import STRATA, Example, ExampleGroup, Floats, Ids
 from llmfair.tuning.processes import Tell, shared_out, world
 from llmfair.tuning.results import ADAPTER
+
+if TYPE_CHECKING:
+    import torch
 
 
 def language_model(model: Any) -> Any:
@@ -40,6 +39,8 @@ def language_model(model: Any) -> Any:
 def answer_head(model: Any, answers: tuple[int, int]) -> Iterator[None]:
     """Meanwhile the model's logits have the shape (rows, length, 2): those of the two answers, in this order. Nests;
     the rows are no part of a state dict."""
+    import torch
+
     inner = language_model(model)
     whole = inner.get_output_embeddings()
     if getattr(whole, "answers", None) == answers:
@@ -70,6 +71,8 @@ def answer_head(model: Any, answers: tuple[int, int]) -> Iterator[None]:
 def require_same_margin(model: LocalModel, example: Example) -> None:
     """Raises BackendError unless the two rows give the margin that audits calculate, but for rounding; inside
     `answer_head` there is nothing else to compare with."""
+    import torch
+
     if hasattr(language_model(model.model).get_output_embeddings(), "answers"):
         return
     ids = example.first.tolist()
@@ -110,6 +113,8 @@ class Collator:
     width: int = 0
 
     def __call__(self, groups: Sequence[ExampleGroup]) -> Batch:
+        import torch
+
         (group,) = groups
         prompts = [example.first for example in group] + [example.second for example in group]
         common = common_prefix(prompts) if self.layout == "shared" else 0
@@ -125,6 +130,8 @@ class Collator:
 
 def padded(prompts: Sequence[Ids], width: int = 0) -> Batch:
     """`ids` and `last` of these prompts."""
+    import torch
+
     last = torch.tensor([len(prompt) - 1 for prompt in prompts])
     ids = torch.zeros(len(prompts), max(width, int(last.max()) + 1), dtype=torch.long)
     for row, prompt in zip(ids, prompts, strict=True):
@@ -135,6 +142,8 @@ def padded(prompts: Sequence[Ids], width: int = 0) -> Batch:
 def answer_logits(model: Any, batch: Batch) -> torch.Tensor:
     """Logits after each prompt's last token: (prompts, 2) under an answer head, else (prompts, vocabulary). `model` is
     called as it is: reaching around a wrapper leaves gradients of several processes unsynchronised."""
+    import torch
+
     ids = batch["ids"]
     if (prefix := batch.get("prefix")) is None:
         logits = model(input_ids=ids, use_cache=False).logits
@@ -150,6 +159,8 @@ def choose_layout(
     model: LocalModel, groups: Sequence[ExampleGroup], asked: Literal["auto", "padded", "shared"]
 ) -> tuple[Layout, str]:
     """The layout of a training, and why it is that one: before `shared` is taken, its logits are compared."""
+    import torch
+
     if asked == "padded":
         return "padded", "as asked"
     group = max(groups[:8], key=len)
@@ -197,6 +208,8 @@ ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 def attach(model: LocalModel, settings: FinetuneSettings) -> list[str]:
     """Puts a new adapter of float32 weights over the model, in place; the modules' full names. Raises UsageError."""
+    from peft import LoraConfig, get_peft_model
+
     wanted = [name.strip() for name in settings.target_modules.split(",") if name.strip()]
     names = target_modules(model, wanted)
     everywhere = [name for name, _ in model.model.named_modules() if name.rpartition(".")[2] in wanted]
@@ -253,6 +266,9 @@ def inputs_cast(model: Any, enabled: bool) -> Iterator[None]:
 
 def save_adapter(model: Any, folder: Path) -> None:
     """Writes the adapter's weights and settings; nothing of the base, and no head."""
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
     folder.mkdir(parents=True, exist_ok=True)
     state = get_peft_model_state_dict(model, adapter_name=NAME, save_embedding_layers=False)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
@@ -267,6 +283,9 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 def load_weights(model: Any, folder: Path) -> None:
     """Gives the model's adapter the weights of a folder."""
+    from peft import set_peft_model_state_dict
+    from safetensors.torch import load_file
+
     with quiet():
         set_peft_model_state_dict(model, load_file(folder / WEIGHTS), adapter_name=NAME)
 
@@ -306,6 +325,8 @@ def pair_margins(model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens
     length share a batch of up to `batch_tokens` positions, padded on the right, without a mask. Raises BackendError for
     a model whose logits two rows of its output matrix do not give, and for a batch that does not fit the memory.
     """
+    import torch
+
     examples = [*chain(*groups)]
     prompts = [ids for example in examples for ids in example.prompts]
     if not prompts:
@@ -341,6 +362,9 @@ def merge(
     |ΔW|; of `answers` probe answers those that `flipped`. Added in float32 and rounded once, to the base's type. Raises
     UsageError for a folder that exists, BackendError for a base in 4 bits and for weights that cannot be written.
     """
+    import torch
+    from transformers import GenerationConfig
+
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty.", "choose another --output")
     before = np.concatenate(pair_margins(model, probes, batch_tokens))

@@ -17,11 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from transformers import PrinterCallback, Trainer, TrainerState, TrainingArguments, set_seed
 
 from llmfair.backends.local import LocalModel
 from llmfair.beginning import STOPPING
@@ -32,6 +30,9 @@ from llmfair.settings.commands import FinetuneSettings
 from llmfair.tuning import head, processes
 from llmfair.tuning.drawing import STRATA, ExampleGroup
 from llmfair.tuning.results import REJECTED, TrainingRecord, Validation
+
+if TYPE_CHECKING:
+    import torch
 
 FULL_DISK = re.compile("iostream error|PytorchStreamWriter failed")
 """What torch says where a checkpoint cannot be written."""
@@ -145,6 +146,9 @@ def make_trainer(
     validate: Callable[[], Validation], signals: list[int], tell: processes.Tell,
 ) -> Any:  # fmt: skip
     """A Trainer that takes `groups` in their order; `parts` are the loss and what it is made of."""
+    import torch
+    from transformers import PrinterCallback, Trainer, TrainingArguments
+
     place, steps, per_step = model.place, processes.steps_of(settings), settings.prompts_per_step
     warmup, schedule = round(settings.warmup * steps), str(settings.schedule)
     save_every = max(1, round((settings.eval_every or SAVE_EVERY) / per_step))
@@ -236,6 +240,9 @@ def train(
     `tell(prompts, words)` after each step in the first. Ctrl-C, SIGTERM and SIGHUP end it after the step that is under
     way, with a checkpoint. Raises BackendError.
     """
+    import torch
+    from transformers import TrainerState, set_seed
+
     answers, log = groups[0][0].answers, folder / LOG
     head.require_same_margin(model, groups[0][0])
 
