@@ -465,7 +465,9 @@ class VerdictWords:
             return f"the estimate is too near an edge of the band for more queries to settle it{planned}"
         side = "inside" if low < (figure.value or 0) < high else "outside"
         interval = "the whole interval" + f" of {case.key.contrast}" * bool(case.key.contrast)
-        return f"about {needed:,} queries would put {interval} {side} the band, if the estimate stays{planned}"
+        return (
+            f"about {needed:,} queries would put {interval} {side} the band, if the estimate stays{planned}"
+        )
 
 
 # The verdict of a comparison: closer to parity than the base, by the paired change of the headline?
