@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from benchmarks.commands import Spent, spent
 
 NAMES = (
-    "preference", "groups", "strata", "list_plan", "refinement", "means", "selection", "mitigated", "repaired",
-    "coverage", "compare", "pair_plan", "kept", "wrong_grades",
+    "preference", "groups", "strata", "list_plan", "refinement", "means", "selection", "sources", "mitigated",
+    "repaired", "coverage", "compare", "pair_plan", "kept", "wrong_grades",
 )  # fmt: skip
 """The longest first, so that the last one is short."""
 

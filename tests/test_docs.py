@@ -185,7 +185,7 @@ def test_commands(line: str, request: pytest.FixtureRequest, monkeypatch: pytest
     if "my_pipeline" in line:
         Path("my_pipeline.py").write_text(PIPELINE)
     if "log.jsonl" in line:  # as the lines before leave it
-        (made,) = (block.rpartition("llmfair")[0] for _, block in blocks("sh") if "> log.jsonl" in block)
+        (made,) = (block.rpartition("llmfair")[0] for _, block in blocks("sh") if '"log.jsonl"' in block)
         subprocess.run(["bash", "-c", made], check=True)
     if "--prompt my.toml" in line:  # as the line before leaves it
         Path("my.toml").write_text(load_prompt("listwise-general").text)

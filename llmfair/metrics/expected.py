@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from llmfair.metrics.base import Convention, Flags, Floats, Judged, Ratio, Undefined, Values, measure
 
@@ -306,16 +306,31 @@ OF_GROUPS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class GroupShare(Ratio):
+    """Of a group of items: `doc_ids` are theirs, and `parts` what each adds to both sides; shape (items, 2)."""
+
+    doc_ids: NDArray[np.str_] = field(default_factory=lambda: np.array([], str))
+    parts: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+
+
 def of_useful(retrieved: Retrieved, what: Floats, nothing: str) -> Values:
     """By group, its share of `what` items get over its share of useful items; undefined where nobody gets any."""
     whole, useful = float(what.sum()), int(retrieved.flags.sum())
     if not useful or not whole:
         return dict.fromkeys(retrieved.members, Undefined(nothing if useful else "no_useful"))
-    shares = {
-        name: (float(what[of].sum()) / whole, int(retrieved.flags[of].sum()) / useful)
+    doc_ids = np.array(retrieved.doc_ids)
+    parts = np.column_stack([what / whole, retrieved.flags / useful])
+    return {
+        name: GroupShare(
+            float(what[of].sum()) / whole,
+            worth := int(retrieved.flags[of].sum()) / useful,
+            None if worth else "no_useful_of_group",
+            doc_ids=doc_ids[of],
+            parts=parts[of],
+        )
         for name, of in retrieved.members.items()
     }
-    return {name: Ratio(*of, None if of[1] else "no_useful_of_group") for name, of in shares.items()}
 
 
 @measure(

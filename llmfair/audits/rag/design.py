@@ -400,16 +400,16 @@ class RagDesign(Design[Read | Support]):
         }
 
     def facts(self) -> RagFacts:
-        settings = self.settings
-        counts = group_counts(
-            self.attribute, listed_items(self.dataset, self.queries if settings.attribute else ())
-        )
+        settings, documents = self.settings, self.dataset.documents
+        items = [*listed_items(self.dataset, self.queries if settings.attribute else ())]
+        counts = group_counts(self.attribute, items)
         return RagFacts(
             **structs.asdict(super().facts()) | {"groups": counts.few, "unknown": counts.unknown},
             **{name: getattr(settings, name) for name in ("k", "samples", "attribution", "margin")},
             useful=Path(settings.useful).name,
             utility=self.utility,
             uncredited=self.uncredited,
+            recurring=all(documents[item.doc_id] == item for item in items),
             worst_loss=min(settings.worst_loss or inf, GREATEST[self.utility]),
         )
 

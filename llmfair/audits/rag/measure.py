@@ -35,8 +35,8 @@ from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.io.files import AGAIN, json_lines, number, read_csv, wrong
 from llmfair.io.trec import read_qrels, run_lines
-from llmfair.metrics.base import Column, Floats, Measure, Ratio, measure_all, measure_each
-from llmfair.metrics.expected import ListSample, Retrieved
+from llmfair.metrics.base import Column, Floats, Measure, measure_all, measure_each
+from llmfair.metrics.expected import GroupShare, ListSample, Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
@@ -359,7 +359,9 @@ def score_log(path: Path, settings: ScoreSettings) -> scoring.RunMeasurement:
         family=Family(0, None),
     )  # fmt: skip
     inference = Inference(level=settings.level, ci=settings.ci)
-    rows = by_groups(columns, summarise(columns, inference), inference, band_of(settings.band))
+    rows = by_groups(
+        columns, summarise(columns, inference), inference, band_of(settings.band), recurring=True
+    )
     return scoring.RunMeasurement(facts, rows, [Key(condition)])
 
 
@@ -490,31 +492,49 @@ def _figure(of: Estimate, bounds: tuple[float, float] = (-inf, inf), **tested: f
 # What is concluded of groups: which of them get more or less than the share of their useful items.
 
 
+def by_item(shares: Sequence[GroupShare], queries: int) -> Floats:
+    """What each item of a group adds to both sides over all queries, of which it is a share; shape (items, 2)."""
+    items, place = np.unique(np.concatenate([of.doc_ids for of in shares]), return_inverse=True)
+    sums = np.zeros((len(items), 2))
+    np.add.at(sums, place, np.concatenate([of.parts for of in shares]))
+    return sums / queries
+
+
 def by_groups(
-    columns: Sequence[Column], rows: Sequence[Measurement], inference: Inference, band: tuple[float, float]
+    columns: Sequence[Column],
+    rows: Sequence[Measurement],
+    inference: Inference,
+    band: tuple[float, float],
+    recurring: bool = False,
 ) -> list[Measurement]:
     """The rows with p and conclusion where they are a group's: outside where the whole interval is, and p adjusted.
 
-    Holm over settings, groups and measures, of any of which a verdict may speak. As p is one-sided, it is held against
-    half of what the level leaves.
+    p is the larger of those by query and, where items are `recurring` in several queries, by item: what an item gets is
+    its own as well as its group's. Holm over settings, groups and measures, of any of which a verdict may speak. As p
+    is one-sided, it is held against half of what the level leaves.
     """
     places = {(of.measure, of.condition, of.group): n for n, of in enumerate(rows) if of.query_id == ALL}
-    parts = dict[tuple[str, str], dict[int, Floats]]()
+    parts = dict[tuple[str, str], dict[int, list[GroupShare]]]()
     tests, rows = dict[int, float | None](), [*rows]
     for column in columns:
         if column.measure.definition.parity == 1 and column.group:
             setting = str(column.measure), column.condition
             place = places[*setting, column.group]
             tests[place] = None
-            ratios = [of for of in column.values.values() if isinstance(of, Ratio)]
-            if ratios:
-                sides = np.array([(of.numerator, of.denominator) for of in ratios])
-                parts.setdefault(setting, {})[place] = sides
+            if shares := [of for of in column.values.values() if isinstance(of, GroupShare)]:
+                parts.setdefault(setting, {})[place] = shares
     for of_groups in parts.values():
-        for (place, part), p in zip(of_groups.items(), p_outside([*of_groups.values()], band), strict=True):
+        by_query = [np.array([(of.numerator, of.denominator) for of in each]) for each in of_groups.values()]
+        queries = max(map(len, by_query))
+        tables = [by_query] + [[by_item(each, queries) for each in of_groups.values()]] * recurring
+        p_values = [p_outside(table, band) for table in tables]
+        for place, sides, p in zip(
+            of_groups, zip(*tables, strict=True), zip(*p_values, strict=True), strict=True
+        ):
             # a group that gets nothing has no interval, and is tested all the same where it might have got some
             testable = rows[place].value == 0 or rows[place].low is not None
-            tests[place] = p if testable and np.count_nonzero(part[:, 1]) >= FEWEST_QUERIES else None
+            few = min(np.count_nonzero(side[:, 1]) for side in sides) < FEWEST_QUERIES
+            tests[place] = max(p) if testable and not few else None
     for place, adjusted in zip(tests, holm([*tests.values()]), strict=True):
         row, conclusion = rows[place], Conclusion.NOT_ASSESSABLE
         if adjusted is not None:
@@ -576,7 +596,7 @@ def concluded(
         return replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
 
     return (
-        [*map(concluding, by_groups(columns, rows, inference, band))],
+        [*map(concluding, by_groups(columns, rows, inference, band, design.recurring))],
         findings,
         sum(of.p is not None for of in findings.values()),
     )

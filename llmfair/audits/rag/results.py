@@ -33,8 +33,8 @@ class RagFactors(TypedDict):
 class RagFacts(DesignFacts, frozen=True, kw_only=True):
     """What was asked; numbers have the bounds of their flags.
 
-    `factors` vary between conditions. `uncredited`: why answers are credited to nothing, where that is so by design.
-    `worst_loss`: the largest loss of utility that a query can have.
+    `factors` vary between conditions. `recurring`: an id is the same item in all queries. `uncredited`: why answers are
+    credited to nothing, where that is so by design. `worst_loss`: the largest loss of utility that a query can have.
     """
 
     factors: Mapping[str, RagFactors] | None = None
@@ -44,6 +44,7 @@ class RagFacts(DesignFacts, frozen=True, kw_only=True):
     utility: Annotated[str, Meta(pattern=f"^({'|'.join(UTILITIES)})$")]
     attribution: str
     uncredited: str | None = None
+    recurring: bool = True
     margin: float
     worst_loss: Annotated[float, Meta(gt=0)]
 

@@ -179,7 +179,8 @@ def groups_sentence(facts: Conclusions, verdict: RunVerdict) -> str:
         return f". Among {number}, {'; '.join(said)}"
     if any(row.conclusion == Conclusion.INCONCLUSIVE for row in rows):
         return f". None of {number} is shown to get more or less than its share"
-    return f". Nothing can be said of {number}: each has useful items in fewer than {FEWEST_QUERIES} queries"
+    needed = f"{FEWEST_QUERIES} useful items of each, in {FEWEST_QUERIES} queries"
+    return f". Nothing can be said of {number}: it takes {needed}"
 
 
 def groups_table(results: RagResults | ScoreResults) -> Table | None:

@@ -67,6 +67,36 @@ def test_of_queries_that_are_all_alike_it_takes_many(n: int) -> None:
     assert acme.conclusion is (Conclusion.OUTSIDE if n >= 20 else Conclusion.INCONCLUSIVE)
 
 
+@pytest.mark.parametrize(
+    ("in_turn", "recurring", "outside"),
+    [(False, False, 2), (False, True, 0), (True, False, 2), (True, True, 2)],
+)
+def test_what_recurs_takes_its_own_appeal_along(in_turn: bool, recurring: bool, outside: int) -> None:
+    """Of six useful items of either source two or three of Acme's are shown: always the same, or any."""
+    groups = {f"{source}{n}": source for source in ("Acme", "Globex") for n in range(6)}
+
+    def of_query(query: int) -> Retrieved:
+        draw = random.Random(query)
+        order = draw.sample(range(6), 6) if in_turn else range(6)
+        names = [f"Acme{n}" for n in order[: draw.randint(2, 3)]] + [f"Globex{n}" for n in order]
+        sample = (ListSample(tuple(names[:3]), 1, None, None),)
+        return Retrieved(f"q{query}", tuple(groups), frozenset(groups), 3, None, sample, groups=groups)
+
+    columns = measure_all(parse_measures("EE(group)"), {"log": [of_query(query) for query in range(100)]})
+    rows = by_groups(columns, summarise(columns), Inference(), (0.8, 1.25), recurring)
+    assert sum(row.conclusion is Conclusion.OUTSIDE for row in rows) == outside
+
+
+def test_of_a_source_of_few_items_that_recur_nothing_can_be_said() -> None:
+    columns = measure_all(
+        parse_measures("EE(group)"), {"log": [shown(f"q{i}", "ab", ("bc", "b")) for i in range(99)]}
+    )
+    rows = by_groups(columns, summarise(columns), Inference(), (0.8, 1.25), recurring=True)
+    assert {row.conclusion for row in rows if row.group and row.query_id == ALL} == {
+        Conclusion.NOT_ASSESSABLE
+    }
+
+
 def test_settings_and_measures_are_tested_together() -> None:
     """Two sources, measures and settings: eight p, one family."""
     queries = [shown(f"q{i}", "ab", ("bc", "b"), *[("ad", "a")] * (i % 4 == 0)) for i in range(12)]
@@ -131,6 +161,7 @@ def test_what_a_generator_favours_and_overlooks_is_found_by_name() -> None:
         service(), model=Generator(), useful="labels.tsv", attribute="source", k=6, alpha="0", samples=5,
         attribution="cited", output="run", report=False,
     )  # fmt: skip
+    assert not told("run")["design"]["recurring"]  # an id is another item in every question
     sentence = run.found.verdict.sentence.partition(". ")[2]
     more, _, less = sentence.partition(" get more than their share of credit; ")
     assert sentence.startswith("Among 12 sources, s02 (2.18 [") and less.startswith(
@@ -206,6 +237,6 @@ def test_the_log_of_the_documentation_names_two_sources() -> None:
     subprocess.run(["bash", "-c", "\n".join(made)], check=True)
     text = " ".join(done(*asked.split()[1:]).out.split())
     assert (
-        "Acme (2.08 [1.77, 2.45]) gets more than its share of credit; Umbrella (0.25 [0.13, 0.45]) gets less"
+        "Acme (1.88 [1.63, 2.17]) gets more than its share of credit; Umbrella (0.17 [0.087, 0.34]) gets less"
         in text
     )
