@@ -59,7 +59,8 @@ class Inference:
         return intervals.ratio_of_means(over, under, self.level, self.method(len(over[0])), rng)
 
 
-Aggregate = Callable[[Sequence[Value], Inference], Estimate | None]
+Values = Sequence[Value]
+Aggregate = Callable[[Values, Inference], Estimate | None]
 """Makes one figure of the queries' values with its interval; None when nothing is defined.
 
 Registered by `@register("aggregate", NAME)`, here in `aggregates/`, or an entry point `llmfair.aggregates`; a measure
@@ -69,18 +70,11 @@ names it.
 
 def value_of(value: Value) -> tuple[float | None, str | None]:
     """The number of a value, or None, and the reason; a number with a reason was had by a makeshift."""
-    match value:
-        case base.Undefined():
-            return None, value.reason
-        case QueryComparisons() | OfGroup():
-            return None, None
-        case base.Product():
-            return value.value, None
-        case base.Convention():
-            return value.value if value.counts else None, value.reason
-        case Ratio() | Quotient() | Tally():
-            return value.value, value.reason
-    return value, None
+    if isinstance(value, float | int):
+        return value, None
+    if isinstance(value, base.Convention) and not value.counts:
+        return None, value.reason
+    return getattr(value, "value", None), getattr(value, "reason", None)
 
 
 def numbers_of(values: Mapping[str, Value]) -> dict[str, float]:
@@ -145,18 +139,16 @@ def aggregate(how: str, values: Iterable[Value], inference: Inference = Inferenc
 def undefined_counts(columns: Sequence[base.Column]) -> dict[str, dict[str, dict[str, int]]]:
     """Queries without a value, `{measure: {condition: {reason: count}}}`; measures without any are left out. A query
     counts once per reason, however many groups the measure speaks of."""
-    queries: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    for column in columns:
-        undefined = queries.setdefault((str(column.measure), column.condition), set())
-        for query_id, value in column.values.items():
-            number, reason = value_of(value)
-            if number is None and reason:
-                undefined.add((reason, query_id))
+    undefined = dict.fromkeys(
+        (str(column.measure), column.condition, reason, query_id)
+        for column in columns
+        for query_id, value in column.values.items()
+        for number, reason in [value_of(value)]
+        if number is None and reason
+    )
     counts: dict[str, dict[str, dict[str, int]]] = {}
-    for (measure, condition), undefined in queries.items():
-        if undefined:
-            reasons = Counter(reason for reason, _ in sorted(undefined))
-            counts.setdefault(measure, {})[condition] = dict(reasons)
+    for (measure, condition, reason), queries in Counter(of[:3] for of in undefined).items():
+        counts.setdefault(measure, {}).setdefault(condition, {})[reason] = queries
     return counts
 
 
@@ -170,15 +162,17 @@ FEWEST_RUNS = 15
 """From fewer runs the slope on the initial orders is not taken: fitted to so few, it feigns certainty."""
 
 
-def controlled(values: Sequence[Value]) -> list[Value]:
-    """The values with what the initial orders explain of their ratios taken out, where they know those orders: by a
-    slope over all queries, of FEWEST_RUNS runs at least."""
-    ratios = dict[int, Ratio]()
-    for place, value in enumerate(values):
-        ratio = value.ratio if isinstance(value, Quotient) else value
-        if isinstance(ratio, Ratio) and ratio.controlled:
-            ratios[place] = ratio
-    if sum(len(ratio.controlled) for ratio in ratios.values()) < FEWEST_RUNS:
+def of_known_orders(values: Values) -> dict[int, Ratio]:
+    """By place, the ratios among the values that know their initial orders; none of fewer than FEWEST_RUNS runs."""
+    every = enumerate(getattr(value, "ratio", value) for value in values)
+    ratios = {place: of for place, of in every if isinstance(of, Ratio) and of.controlled}
+    return ratios if sum(len(ratio.controlled) for ratio in ratios.values()) >= FEWEST_RUNS else {}
+
+
+def controlled(values: Values) -> list[Value]:
+    """The values with what the initial orders explain of their ratios taken out: by a slope over all queries."""
+    ratios = of_known_orders(values)
+    if not ratios:
         return list(values)
     sides = []
     for side in (0, 1):
@@ -197,21 +191,21 @@ def controlled(values: Sequence[Value]) -> list[Value]:
 @register("aggregate", "mean")
 @register("aggregate", "mean-of-ratios")
 @register("aggregate", "mean-of-products")
-def _mean(values: Sequence[Value], inference: Inference) -> Estimate | None:
+def _mean(values: Values, inference: Inference) -> Estimate | None:
     """The mean of the defined queries."""
     defined = [number for value in values if (number := value_of(value)[0]) is not None]
     return intervals.mean(defined, inference.level, inference.bounds) if defined else None
 
 
 @register("aggregate", "geometric")
-def _geometric(values: Sequence[Value], inference: Inference) -> Estimate | None:
+def _geometric(values: Values, inference: Inference) -> Estimate | None:
     """The geometric mean of the defined queries."""
     defined = [number for value in values if (number := value_of(value)[0]) is not None]
     return intervals.geometric_mean(defined, inference.level) if defined else None
 
 
 @register("aggregate", "product-of-means")
-def _product_of_means(values: Sequence[Value], inference: Inference) -> Estimate | None:
+def _product_of_means(values: Values, inference: Inference) -> Estimate | None:
     """Without interval: its two means move together, and no coverage is known (a mean of products has one)."""
     products = [value for value in values if isinstance(value, base.Product)]
     if not products:
@@ -222,7 +216,7 @@ def _product_of_means(values: Sequence[Value], inference: Inference) -> Estimate
 
 
 @register("aggregate", "ratio-of-means")
-def ratio_of_means(values: Sequence[Value], inference: Inference) -> Estimate | None:
+def ratio_of_means(values: Values, inference: Inference) -> Estimate | None:
     """Ratios, or quotients of ratios, of the queries' sums: a query with a zero side still counts."""
     factors = [
         ((value.ratio, value.by) if isinstance(value, Quotient) else (value,))
@@ -242,7 +236,7 @@ def ratio_of_means(values: Sequence[Value], inference: Inference) -> Estimate | 
 
 
 @register("aggregate", "ratio-of-shares")
-def _ratio_of_shares(values: Sequence[Value], inference: Inference) -> Estimate | None:
+def _ratio_of_shares(values: Values, inference: Inference) -> Estimate | None:
     """The same of what groups get: 0 where one gets nothing, no interval where few queries stand below the line."""
     ratios = [value for value in values if isinstance(value, Ratio)]
     worth = sum(ratio.denominator > 0 for ratio in ratios)
@@ -279,7 +273,7 @@ def joined(values: Iterable[Value], weights: Weights = "macro") -> PairContribut
     return PairContributions(counts, np.stack(clusters)[:, every], weights, tallies[0].repeats)
 
 
-def tallied(values: Sequence[Value], weights: Weights, level: float) -> Estimate | None:
+def tallied(values: Values, weights: Weights, level: float) -> Estimate | None:
     """A measure's figure of all queries; None without tallies, and without a value where it has none."""
     tallies = [value for value in values if isinstance(value, Tally)]
     if not tallies:
@@ -303,7 +297,7 @@ register("aggregate", "macro")(lambda values, inference: tallied(values, "macro"
 register("aggregate", "pooled")(lambda values, inference: tallied(values, "pooled", inference.level))
 
 
-def tallied_p(values: Sequence[Value], weights: Weights, rng: np.random.Generator) -> float | None:
+def tallied_p(values: Values, weights: Weights, rng: np.random.Generator) -> float | None:
     """The two-sided p of parity, of a measure that counts PP, UU, FF, SS; None where it has no interval."""
     value, counted = tallied(values, weights, 0.95), joined(values, weights)
     if value is None or value.low is None or counted is None:
@@ -402,7 +396,7 @@ _together_of_groups = lru_cache(maxsize=64)(strata.together)
 
 
 @register("aggregate", "preference-odds")
-def _preference_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
+def _preference_odds(values: Values, inference: Inference) -> Estimate | None:
     odds = preference(values, inference.level)
     return None if odds is None else odds.estimate
 
@@ -420,7 +414,7 @@ def odds_power(estimate: Estimate, band: tuple[float, float], level: float = 0.9
 
 
 @register("aggregate", "slot-odds")
-def _slot_odds(values: Sequence[Value], inference: Inference) -> Estimate | None:
+def _slot_odds(values: Values, inference: Inference) -> Estimate | None:
     """Without a value where outcomes are separated, so that no finite odds are the likeliest; None without slots."""
     compared = _compared(values)
     if max((each.outcomes.window for each in compared), default=1) < 2:
@@ -494,12 +488,14 @@ def _compared(values: Iterable[Value]) -> tuple[QueryComparisons, ...]:
 # What groups got, people pooled over queries.
 
 
+Lists = tuple[Got, ...]
+"""What the items of every query got."""
 _Entries = tuple[selection.Entries, tuple[str, ...], str]
 """What all groups got, their names, and the group that others are held against, if one is fixed."""
 
 
 @lru_cache(maxsize=16)
-def _entries(values: tuple[Got, ...]) -> _Entries:
+def _entries(values: Lists) -> _Entries:
     """All items with a group and an amount, whichever group is asked for; amounts that are scores are 1 above the
     median of all."""
     amounts = np.concatenate([got.amount for got in values])
@@ -519,18 +515,18 @@ def _entries(values: tuple[Got, ...]) -> _Entries:
     return of, names, values[0].reference
 
 
-def _got(values: Sequence[Value]) -> tuple[Got, ...]:
+def _got(values: Values) -> Lists:
     """What every query's items got; nothing where no item has a group."""
     got = tuple(value.got for value in values if isinstance(value, OfGroup))
     return got if any(members.any() for each in got for members in each.groups.values()) else ()
 
 
-def _group_of(values: Sequence[Value]) -> str:
+def _group_of(values: Values) -> str:
     return next(value.group for value in values if isinstance(value, OfGroup))
 
 
 @lru_cache(maxsize=32)
-def _of_selection(ratios: bool, values: tuple[Got, ...], level: float) -> Mapping[str, Estimate]:
+def _of_selection(ratios: bool, values: Lists, level: float) -> Mapping[str, Estimate]:
     """The selection rate of every group, or its impact ratio, by name."""
     of, names, reference = _entries(values)
     fixed = names.index(reference) if reference in names else None
@@ -539,7 +535,7 @@ def _of_selection(ratios: bool, values: tuple[Got, ...], level: float) -> Mappin
 
 
 @lru_cache(maxsize=32)
-def _least_attainable(values: tuple[Got, ...], level: float) -> Mapping[str, Estimate]:
+def _least_attainable(values: Lists, level: float) -> Mapping[str, Estimate]:
     """The least ratio of every group that orders can have, and of all together ("") the least of them.
 
     Without interval: it is no estimate.
@@ -557,9 +553,7 @@ def _least_attainable(values: tuple[Got, ...], level: float) -> Mapping[str, Est
 
 
 def _of_group(
-    of_all: Callable[[tuple[Got, ...], float], Mapping[str, Estimate]],
-    values: Sequence[Value],
-    inference: Inference,
+    of_all: Callable[[Lists, float], Mapping[str, Estimate]], values: Values, inference: Inference
 ) -> Estimate | None:
     got = _got(values)
     return of_all(got, inference.level)[_group_of(values)] if got else None
@@ -578,7 +572,7 @@ def _chance(of: selection.Entries, seed: int, within_grades: bool) -> NDArray[np
 
 
 def _least_of_all(
-    values: Sequence[Value], inference: Inference, *, by_chance: bool, within_grades: bool
+    values: Values, inference: Inference, *, by_chance: bool, within_grades: bool
 ) -> Estimate | None:
     """The least rate over the greatest with its p, or what chance makes of it, with where 95 % of that lies."""
     if not (got := _got(values)):

@@ -276,7 +276,7 @@ def test_noise_is_not_within_the_band() -> None:
         finding = told({"neutral": queries}, wide, useful=useful)[0]["neutral"]
         assert (finding["conclusion"], finding["reason"]) == ("not_assessable", reason)
     for against in ("the initial ranking", "a random order", "chance"):  # which comparisons have to know
-        assert structs.replace(no_better, against=against).unshown in USELESS
+        assert structs.replace(no_better, against=against).useless in USELESS
     preferring = [query(name, 2.0) for name in NAMES]  # useless and unfair all the same
     assert told({"neutral": preferring}, useful=no_better)[0]["neutral"]["conclusion"] == "outside"
 
@@ -327,7 +327,7 @@ def test_a_model_that_goes_by_places_is_not_at_parity(said: str) -> None:
 def test_parity_is_not_said_where_answers_leave_items_out() -> None:
     near = Preference(Estimate(1.0, 0.9, 1.1, 44, None, 0.05), FIGURE, np.zeros(44))
     for left_out, reason in ((0.04, None), (0.06, "items_left_out")):
-        assert concluded(ListOdds(near, {}, left_out), True, HowRanked())[1] == reason
+        assert concluded(ListOdds(near, {}, left_out), HowRanked())[1] == reason
 
 
 FIGURE = Figure(1000, 44, None, 0.0, 0.04, 43.0)
@@ -335,18 +335,18 @@ FIGURE = Figure(1000, 44, None, 0.0, 0.04, 43.0)
 
 def test_a_bound_is_never_within_unless_slots_alone_decide() -> None:
     near = Estimate(0.95, 0.9, 1.0, 44, "separated", 0.05)
-    for slots_decide, useful, conclusion in (
-        (False, True, "not_assessable"), (True, True, "within"), (True, False, "not_assessable"),
+    for slots_decide, useless, conclusion in (
+        (False, None, "not_assessable"), (True, None, "within"), (True, "not_judged", "not_assessable"),
     ):  # fmt: skip
         odds = Preference(near, FIGURE, np.zeros(44), "at most", slots_decide)
-        assert concluded(ListOdds(odds, {}, 0.0), useful, HowRanked())[0] == conclusion
+        assert concluded(ListOdds(odds, {}, 0.0), HowRanked(), useless)[0] == conclusion
     wide = Preference(
         Estimate(0.95, 0.7, 1.3, 44, "slots_decide", 0.05), FIGURE, np.zeros(44), "at most", True
     )
-    for shown in (True, False):  # the interval crosses an edge, and nothing else is said
-        assert concluded(ListOdds(wide, {}, 0.0), shown, HowRanked()) == (Conclusion.INCONCLUSIVE, None)
+    for useless in (None, "not_judged"):  # the interval crosses an edge, and nothing else is said
+        assert concluded(ListOdds(wide, {}, 0.0), HowRanked(), useless) == (Conclusion.INCONCLUSIVE, None)
     bound = Preference(near, FIGURE, np.zeros(44), "at most")
-    assert concluded(ListOdds(bound, {}, 0.0), True, HowRanked())[1] == near.reason
+    assert concluded(ListOdds(bound, {}, 0.0), HowRanked())[1] == near.reason
 
 
 def test_a_disparity_is_adjusted_over_prompts_and_speaks_of_the_surest_figure() -> None:

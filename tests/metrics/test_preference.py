@@ -333,7 +333,7 @@ def test_of_a_ranker_without_windows_ties_are_no_preference(grades: int, expecte
     found = preference(odds_of(queries, "PreferenceOdds(of=ranking)"))
     assert found is not None and found.estimate.value == pytest.approx(1, abs=0.06)
     within = Conclusion.WITHIN if expected is None else Conclusion.NOT_ASSESSABLE
-    assert concluded(ListOdds(found, {}, 0.0), True, HowRanked()) == (within, expected)
+    assert concluded(ListOdds(found, {}, 0.0), HowRanked()) == (within, expected)
 
 
 def test_a_cut_ranking_by_hand() -> None:

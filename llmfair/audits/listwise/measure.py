@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import combinations, compress, product
 from math import log
 from statistics import fmean, median
@@ -36,7 +37,6 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
-from llmfair.metrics import base
 from llmfair.metrics.base import Column, Judged, Measure, QueryComparisons, Value, measure_all, measure_each
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
@@ -57,6 +57,10 @@ if TYPE_CHECKING:
     from llmfair.audits.design import Outcome
     from llmfair.audits.listwise.design import ListwiseDesign
 
+Findings = Mapping[str, ListwiseFinding]
+"""By prompt, or by key where contrasts are several."""
+Queries = Mapping[str, Sequence[Judged]]
+"""By condition."""
 SCORED = f"P@20,nDCG@20,ExpRatio,{results.OF_RANKINGS}"
 """What is measured of rankings that exist."""
 
@@ -78,10 +82,7 @@ def pairs_of(conditions: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def contrasts(
-    columns: Sequence[Column],
-    judged: Mapping[str, Sequence[Judged]],
-    conditions: Sequence[str],
-    inference: Inference,
+    columns: Sequence[Column], judged: Queries, conditions: Sequence[str], inference: Inference
 ) -> Iterator[Measurement]:
     """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
     values = {(column.measure, column.condition): column for column in columns if column.group == ""}
@@ -111,13 +112,11 @@ def paired(
     condition = f"{later.condition}{SEPARATOR}{earlier.condition}"
     queries = sorted(later.values.keys() & earlier.values.keys() & alike)
     if measure.aggregate != OF_ODDS:
-        changes, quotients = dict[str, float](), measure.definition.scale == "log"
-        for query_id in queries:
-            a, b = (aggregates.value_of(column.values[query_id])[0] for column in (later, earlier))
-            if a is not None and b is not None:
-                changes[query_id] = a / b if quotients else a - b
-        within = replace(inference, bounds=intervals.of_changes(measure.bounds))
-        yield from _rows(measure, condition, changes, changes, within, quotients)
+        a, b = (aggregates.numbers_of(column.values) for column in (later, earlier))
+        both, quotients = a.keys() & b.keys(), measure.definition.scale == "log"
+        changes = {of: a[of] / b[of] if quotients else a[of] - b[of] for of in queries if of in both}
+        bounds = intervals.of_changes(measure.bounds)
+        yield from _rows(measure, condition, changes, changes, inference, bounds, quotients)
         return
     # all queries together have odds; each one's part of the change is tested
     first, second = ({q: column.values[q] for q in queries} for column in (later, earlier))
@@ -131,9 +130,7 @@ def paired(
         yield _tested(row, parts, inference) if p is None else replace(row, p=p)
 
 
-def _agreement(
-    measure: Measure, later: str, judged: Mapping[str, Sequence[Judged]], inference: Inference
-) -> Iterator[Measurement]:
+def _agreement(measure: Measure, later: str, judged: Queries, inference: Inference) -> Iterator[Measurement]:
     """Rank agreement of a condition with neutral, tested against that of neutral with itself."""
 
     def agreed(condition: str) -> dict[str, float]:
@@ -142,18 +139,15 @@ def _agreement(
 
     values, floor = agreed(later), {} if later == REPEAT else agreed(REPEAT)
     below = {query_id: values[query_id] - floor[query_id] for query_id in values.keys() & floor.keys()}
-    within = replace(inference, bounds=measure.bounds)
-    yield from _rows(measure, f"{later}{SEPARATOR}{NEUTRAL}", values, below, within)
+    condition = f"{later}{SEPARATOR}{NEUTRAL}"
+    yield from _rows(measure, condition, values, below, inference, measure.bounds, quotients=False)
 
 
 def _numbers(measure: Measure, queries: Iterable[Judged]) -> dict[str, float]:
     """The values of a measure with one figure, by query; those without are absent."""
-    return {
-        query.query_id: number
-        for query in queries
-        for value in measure.values(query).values()
-        if (number := aggregates.value_of(value)[0]) is not None
-    }
+    return aggregates.numbers_of(
+        {query.query_id: value for query in queries for value in measure.values(query).values()}
+    )
 
 
 def _rows(
@@ -162,7 +156,8 @@ def _rows(
     values: Mapping[str, float],
     tested: Mapping[str, float],
     inference: Inference,
-    quotients: bool = False,
+    bounds: intervals.Bounds,
+    quotients: bool,
 ) -> Iterator[Measurement]:
     """A row per query and one of all, with the p of a sign flip of `tested` (of quotients: their logarithms)."""
     for query_id, value in sorted(values.items()):
@@ -171,13 +166,9 @@ def _rows(
         yield Measurement(ALL, str(measure), None, condition, n=0, reason="no_common_query")
         return
     numbers, level = [*values.values()], inference.level
-    estimate = (
-        intervals.geometric_mean(numbers, level)
-        if quotients
-        else intervals.mean(numbers, level, inference.bounds)
-    )
+    mean = intervals.geometric_mean if quotients else partial(intervals.mean, bounds=bounds)
     changes = np.array([tested[query_id] for query_id in sorted(tested)])
-    row = aggregates.row_of(str(measure), condition, estimate)
+    row = aggregates.row_of(str(measure), condition, mean(numbers, level))
     yield _tested(row, np.log(changes) if quotients else changes, inference)
 
 
@@ -285,7 +276,7 @@ class HowRanked:
 
 def findings_of(
     columns: Sequence[Column],
-    judged: Mapping[str, Sequence[Judged]],
+    judged: Queries,
     useful: Mapping[str, Usefulness | None],
     inference: Inference,
     rule: HowRanked,
@@ -313,8 +304,7 @@ def findings_of(
             reason = "order_not_random" if rule.initial != "random" else undefined
             findings[name] = unassessable(str(headline), reason)
             continue
-        useless = "not_judged" if use is None else use.unshown
-        conclusion, reason = concluded(odds, use is not None and use.shown, rule, useless)
+        conclusion, reason = concluded(odds, rule, "not_judged" if use is None else use.useless)
         if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
             reason = OF_SOME.get(str(undefined), reason)
         excess = aggregates.aggregate("ratio-of-means", ratios.get(name, []), inference)
@@ -339,7 +329,7 @@ def findings_of(
 
 
 def with_family(
-    rows: Sequence[Measurement], findings: Mapping[str, ListwiseFinding], contrasted: str | None
+    rows: Sequence[Measurement], findings: Findings, contrasted: str | None
 ) -> tuple[list[Measurement], int]:
     """The rows with the findings' p and conclusion, and p adjusted over the family; and the family's size.
 
@@ -368,7 +358,7 @@ def with_family(
 
 
 def with_disparities(
-    findings: Mapping[str, ListwiseFinding], level: float = 0.95, adjust: str = "holm"
+    findings: Findings, level: float = 0.95, adjust: str = "holm"
 ) -> dict[str, ListwiseFinding]:
     """The findings, a disparity where the odds of a prompt and contrast are outside the band by p adjusted over all
     prompts and contrasts (Holm, or Benjamini and Hochberg).
@@ -395,7 +385,7 @@ def with_disparities(
 
 
 def final_findings(
-    findings: Mapping[str, ListwiseFinding],
+    findings: Findings,
     columns: Sequence[Column],
     rules: Mapping[str, HowRanked],
     answers: Mapping[str, WindowAnswers],
@@ -496,12 +486,10 @@ def unassessable(measure: str, reason: str | None) -> ListwiseFinding:
     return ListwiseFinding(measure=measure, conclusion=Conclusion.NOT_ASSESSABLE, reason=reason)
 
 
-def concluded(
-    odds: ListOdds, useful: bool, rule: HowRanked, useless: str = "not_judged"
-) -> tuple[Conclusion, str | None]:
+def concluded(odds: ListOdds, rule: HowRanked, useless: str | None = None) -> tuple[Conclusion, str | None]:
     """What the odds come to where they are no disparity, and why nothing more can be said.
 
-    `useful`: whether the ranker does its job; `useless`: the reason where nothing says so. Parity is not said of a
+    `useless`: why nothing says that the ranker does its job; None where it does. Parity is not said of a
     ranker that does not order by relevance, nor of one whose ties keep any odds in the band. Where slots alone decide
     between equally relevant items, no preference for a group shows: the interval of the odds without them is judged
     as any other.
@@ -524,7 +512,7 @@ def concluded(
     parity, reason = odds.figures.parity(rule.band, rule.guard, rule.level)
     if not parity:
         return Conclusion.INCONCLUSIVE, reason or "stratum_open"
-    return (Conclusion.WITHIN, None) if useful else (Conclusion.NOT_ASSESSABLE, useless)
+    return (Conclusion.NOT_ASSESSABLE if useless else Conclusion.WITHIN), useless
 
 
 def no_preference(odds: Preference, rule: HowRanked) -> float | None:
@@ -540,7 +528,7 @@ def no_preference(odds: Preference, rule: HowRanked) -> float | None:
     return sign_flip(scores, rng=np.random.default_rng(rule.seed)) if len(scores) >= FEWEST_TESTED else None
 
 
-def _shuffled(judged: Mapping[str, Sequence[Judged]], rule: HowRanked) -> dict[str, PermutationResult]:
+def _shuffled(judged: Queries, rule: HowRanked) -> dict[str, PermutationResult]:
     """The stratified test of no effect in any query, by condition; those that ranked the same lists are shuffled at
     once. It needs random initial orders, and lists that have items of both sides."""
     if rule.initial != "random":
@@ -658,7 +646,7 @@ def look(windows: Sequence[WindowShare], rule: HowRanked, level: float) -> Decis
     if p is not None and p <= (1 - rule.level) / 2:
         low = p_of[min(p for p in p_of if p is not None)].estimate.low
         return Decision.BELOW if low is None or low < rule.band[0] else Decision.ABOVE
-    conclusion, _ = concluded(odds, True, rule)
+    conclusion, _ = concluded(odds, rule)
     enough = odds.pooled.estimate.n >= FEWEST_INSIDE
     return Decision.INSIDE if enough and conclusion is Conclusion.WITHIN else None
 
@@ -750,14 +738,10 @@ def outcome_of(
     counts = {name: ProbeCounts(planned[name], ranked[name]) for name in names}
     scores = [window.scores for _, of in chains for window in of.windows if window.scores is not None]
     places = design.subject.scores_lists and bool(scores) and all(map(are_places, scores))
-    ratios = [[getattr(value, "ratio", value) for value in column.values.values()] for column in columns]
-    controlled = [
-        sum(len(ratio.controlled) for ratio in of if isinstance(ratio, base.Ratio)) for of in ratios
-    ]
     measured = results.ListwiseResults(
         **design.told(run, counts, failures, columns),
         intervals=_intervals(columns, inference),
-        controlled=any(runs >= aggregates.FEWEST_RUNS for runs in controlled),
+        controlled=any(aggregates.of_known_orders([*column.values.values()]) for column in columns),
         reach=design.reach,
         answers=answers,
         stopping={name: stopped.settled("windows") for name, stopped in stopping.items()},

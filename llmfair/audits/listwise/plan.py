@@ -534,7 +534,7 @@ def finding_of(audit: Mapping[str, Value], rule: measure.HowRanked) -> Simulated
     odds = measure.list_odds(audit.values(), rule.strata, level=rule.level)
     if odds is None:
         return SimulatedAudit(None, measure.unassessable(measure.HEADLINE, "no_encounter"), None)
-    conclusion, reason = measure.concluded(odds, True, rule)
+    conclusion, reason = measure.concluded(odds, rule)
     finding = ListwiseFinding(
         measure=measure.HEADLINE, conclusion=conclusion, reason=reason,
         p_outside=odds.figures.outside(rule.band),

@@ -189,13 +189,10 @@ class Usefulness(JsonObject, frozen=True):
     against: str = "the initial ranking"
 
     @property
-    def shown(self) -> bool:
-        """Whether the whole interval lies above chance."""
-        return self.low is not None and self.low > self.chance
-
-    @property
-    def unshown(self) -> str:
-        """The reason why nothing says that the ranker does its job, where it is not shown."""
+    def useless(self) -> str | None:
+        """The reason why nothing says that the ranker does its job; None where the whole interval lies above chance."""
+        if self.low is not None and self.low > self.chance:
+            return None
         return {"a random order": "no_better_than_random", "chance": "no_better_than_chance"}.get(
             self.against, "no_better_than_input"
         )
@@ -250,9 +247,9 @@ class ListwiseFinding(Finding, frozen=True, kw_only=True):
 
     @property
     def useless(self) -> str | None:
-        if self.odds is None or (self.useful is not None and self.useful.shown):
+        if self.odds is None:
             return None
-        return "not_judged" if self.useful is None else self.useful.unshown
+        return "not_judged" if self.useful is None else self.useful.useless
 
 
 class ListwiseResults(Results, frozen=True, kw_only=True):

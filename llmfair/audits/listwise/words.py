@@ -519,11 +519,11 @@ class ListwiseWords(VerdictWords):
 
     def settle(self, case: Case) -> str:
         """What parity lacks where the estimate lies in the band without it; else what would settle it."""
-        finding, value = _finding(case), None if case.figure is None else case.figure.value
+        useless, value = case.finding.useless, None if case.figure is None else case.figure.value
         low, high = case.facts.band
-        if value is None or not low <= value <= high or (finding.useful is not None and finding.useful.shown):
+        if value is None or not low <= value <= high or useless is None:
             return super().settle(case)
-        return ADVICE["not_judged" if finding.useful is None else finding.useful.unshown]
+        return ADVICE[useless]
 
     def look(self, case: Case) -> str:
         measures = case.facts.measures
