@@ -29,7 +29,7 @@ from llmfair.settings.declaration import seconds
 THINKING_TOKENS = 4096
 CAPABILITY_HINTS = {
     "constrain": "a model in this process or a vLLM server can; without it unparseable answers are counted",
-    "margins": "read the answers' text with --answers text",
+    "margins": "a model in this process (hf:, vllm:), OpenAI and vLLM servers can; others: --answers text",
     "forced_margins": "a server shows the first token only: add --form letter",
     "adapter": "a model in this process takes an adapter: hf: or vllm:",
     "batch": "OpenAI and servers with its Batch API can: openai:NAME",

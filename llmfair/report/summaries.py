@@ -229,7 +229,7 @@ def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
             f"{run.path} has no ranked lists.", "name the run of an audit of lists: llmfair listwise"
         )
     scored, scores = own_scores(run.path), dict[tuple[str, str], float]()
-    for query_id, (_, _, doc_ids) in rankings.items():
+    for query_id, (_, doc_ids) in rankings.items():
         values = scored.get((query_id, tuple(doc_ids)), ())
         scores |= {(query_id, doc_id): value for doc_id, value in zip(doc_ids, values, strict=False)}
     places = [(query_id, doc_id) for query_id in sorted(rankings) for doc_id in lists[query_id].doc_ids]

@@ -360,9 +360,9 @@ class ListwiseDesign(Design[Ranked]):
 
     def judged(self, candidates: Candidates, rankings: Sequence[Ranking]) -> Judged:
         """A query with rankings of it; of several contrasts, in the first."""
-        contrast, sides = next(iter(self.sides_of.items()))
+        sides = next(iter(self.sides_of.values()))
         judged = Judged(candidates, tuple(rankings), sides, groups=self.groups)
-        return self.between(in_groups(judged, self.attribute), contrast)
+        return in_groups(judged, self.attribute, self.sides_of)
 
     def between(self, judged: Judged, contrast: str) -> Judged:
         """The same query, its items on the sides of this contrast."""
@@ -583,21 +583,16 @@ def _as_asked(settings: ListwiseSettings, strategy: Strategy, subject: Subject) 
     if settings.answers == {"none": "margin", "needed": "text"}.get(margins):
         what = "log-probabilities" if margins == "none" else "text of answers"
         raise UsageError(f"--strategy {settings.ordering} reads no {what}.", "leave --answers out")
-    wanted = margins == "needed" or (margins != "none" and settings.answers == "auto")
-    able = wanted and bool(subject.spec)
-    able = able and "margins" in subject.backend(replace(settings, answers="text")).capabilities
     if margins == "needed":
-        if subject.spec and not able:
-            raise UsageError(
-                f"{subject.spec} has no log-probabilities of labels, which --strategy {settings.ordering} reads.",
-                "a model in this process (hf:, vllm:), OpenAI and vLLM servers have them",
-            )
+        changes["answers"] = "margin"
         if settings.max_tokens is None:
             changes["max_tokens"] = 1  # all that is read is where the answer begins
-    if margins == "none":
+    elif margins == "none":
         changes["answers"] = "auto"
     elif settings.answers == "auto":
-        changes["answers"] = "margin" if able or margins == "needed" else "text"
+        reads_text = replace(settings, answers="text")
+        able = subject.spec and "margins" in subject.backend(reads_text).capabilities
+        changes["answers"] = "margin" if able else "text"
     return replace(settings, **changes)
 
 

@@ -753,14 +753,18 @@ def outcome_of(
     return design.laid_out(measured, rows, dict(_files(design, chains)), failures, where=where)
 
 
-def in_groups(judged: Judged, attribute: Attribute) -> Judged:
-    """The query with the group of every item, where several are compared: candidates, and those a cut ranking lacks."""
+def in_groups(
+    judged: Judged, attribute: Attribute, sides_of: Mapping[str, Mapping[str, Side | None]]
+) -> Judged:
+    """The query with the group of every item, where several are compared: candidates, and those a cut ranking lacks;
+    its items on the sides of the first contrast."""
     if not attribute.groups:
         return judged
     missing = (judged.groups.documents[of] for of in judged.missing if of in judged.groups.documents)
     items = (*judged.candidates.documents, *missing)
     members = {document.doc_id: attribute.group(document) for document in items}
-    return replace(judged, members=members, names=attribute.groups)
+    whole = replace(judged, members=members, names=attribute.groups)
+    return whole.between(attribute, next(iter(sides_of)), sides_of)
 
 
 def by_contrast(measures: Sequence[Measure], attribute: Attribute) -> tuple[list[Measure], list[Measure]]:

@@ -108,9 +108,9 @@ class Against:
         listed = self.judgements.documents
         documents = tuple(listed.get(doc_id) or Document(doc_id, "") for doc_id in doc_ids)
         candidates = Candidates(Query(query_id, ""), documents, relevance)
-        contrast, sides = next(iter(self.sides_of.items()))
+        sides = next(iter(self.sides_of.values()))
         judged = Judged(candidates, tuple(rankings), sides, groups=self.groups, missing=missing)
-        return self.between(in_groups(judged, self.attribute), contrast)
+        return in_groups(judged, self.attribute, self.sides_of)
 
     def between(self, judged: Judged, contrast: str) -> Judged:
         """The same query, its items on the sides of this contrast."""
@@ -398,9 +398,9 @@ class CandidatesLine:
 
 def read_lists(
     folder: Path,
-) -> tuple[dict[str, CandidatesLine], dict[str, dict[str, tuple[int, int, Sequence[str]]]]]:
-    """The lists of a listwise run folder by query, and by condition what came first of each: initial order and repeat,
-    from 0, and the documents best first. Raises UsageError for files that cannot be read."""
+) -> tuple[dict[str, CandidatesLine], dict[str, dict[str, tuple[int, Sequence[str]]]]]:
+    """The lists of a listwise run folder by query, and by condition what came first of each: its initial order, from
+    0, and the documents best first. Raises UsageError for files that cannot be read."""
     path = folder / "candidates.jsonl"
     if not path.is_file():
         return {}, {}
@@ -408,12 +408,12 @@ def read_lists(
     for row in lists.values():
         if not len(row.doc_ids) == len(row.side) == len(row.relevance):
             raise UsageError(f"{path}: the list of {row.query_id} lacks a group or relevance.", HINT)
-    ranked: dict[str, dict[str, tuple[int, int, Sequence[str]]]] = {}
-    for file, condition, order, repeat in files_in(folder):
+    ranked: dict[str, dict[str, tuple[int, Sequence[str]]]] = {}
+    for file, condition, order, _ in files_in(folder):
         for query_id, ranking in read_run(file, hint=HINT).rankings.items():
             if query_id not in lists:
                 raise UsageError(f"{file}: ranks the query {query_id}, which {path.name} lacks.", HINT)
-            ranked.setdefault(condition, {}).setdefault(query_id, (order, repeat, ranking.doc_ids))
+            ranked.setdefault(condition, {}).setdefault(query_id, (order, ranking.doc_ids))
     return lists, ranked
 
 

@@ -308,8 +308,6 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     yield from results.warnings
     yield from phrases.few_queries(design.queries)
     yield from plans.queries_lines({"left_out": design.left_out})
-    if design.shrunk:
-        yield f"{count(len(design.shrunk), 'list')} with fewer documents than asked (named in results.json)"
     yield from _figure_notes(results, cells)
     for stratum in Stratum:
         names = {
@@ -368,11 +366,8 @@ def scored_notes(rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
 
 def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
     """What figures can be in this design, the largest gap between two prompts, and how the exposure ratio is made."""
-    design, initial = results.design, cells.get((RATIO, INITIAL))
-    reach = results.reach.get(RATIO, Reach())
+    design, reach = results.design, results.reach.get(RATIO, Reach())
     ratio = next((measure for measure in results.shown if measure.startswith(RATIO)), None)
-    if design.initial != "random" and initial and initial.value is not None:
-        yield f"ExpRatio of the initial ranking ({design.initial}) is {initial.value:.3f}"
     if reach.low is not None and ratio:
         yield f"attainable range of ExpRatio on these lists: {_range(reach, 3)}"
     contrasted, size = results.family.contrasted or "", results.family.size
@@ -624,10 +619,8 @@ def furthest_lists(
         }
         rankings = []
         for condition in (name for name in values if name in (far, beside)):
-            order, repeat, doc_ids = of_query[condition]
-            begun = f", {design.initial} initial order"
-            begun += f" {order + 1} of {design.orders}" * (design.orders > 1)
-            begun += f", repeat {repeat + 1} of {design.repeats}" * (design.repeats > 1)
+            order, doc_ids = of_query[condition]
+            begun = f", {design.initial} initial order {order + 1} of {design.orders}"
             items = [groups.Item(titles.get(d, d), *facts.get(d, (None, False))) for d in doc_ids]
             rankings.append(
                 (f"{condition_of(condition)} prompt" + begun * (design.prompt_sha256 is not None), items)
@@ -758,7 +751,7 @@ def _design(planned: Record) -> str:
 
 
 def _asked(planned: Record) -> str:
-    prompts = [TITLES.get(condition, condition) for condition in planned["conditions"]]
+    prompts = planned["conditions"]
     return f"{_lists(planned)} × {count(len(prompts), 'prompt')} ({', '.join(prompts)})"
 
 
