@@ -109,8 +109,7 @@ def summarise(columns: Sequence[base.Column], inference: Inference = Inference()
             )
         estimate = aggregate(column.measure.aggregate, values, replace(inference, bounds=(least, most)))
         if estimate is None:
-            why = most_frequent(reason for value in values if (reason := value_of(value)[1]))
-            estimate = Estimate(None, None, None, 0, why)
+            estimate = Estimate(None, None, None, 0, most_frequent(values))
         if estimate.low is not None and estimate.high is not None:
             low, high = max(estimate.low, least), min(estimate.high, most)
             if max(high - low, estimate.error) < SAME and estimate.n < MANY_QUERIES:
@@ -152,8 +151,9 @@ def undefined_counts(columns: Sequence[base.Column]) -> dict[str, dict[str, dict
     return counts
 
 
-def most_frequent(reasons: Iterable[str]) -> str | None:
-    """The reason given most often, the alphabetically first of equals."""
+def most_frequent(values: Values) -> str | None:
+    """The reason that values give most often, the alphabetically first of equals."""
+    reasons = (reason for value in values if (reason := value_of(value)[1]))
     counted = Counter(sorted(reasons)).most_common(1)
     return counted[0][0] if counted else None
 

@@ -30,7 +30,7 @@ from llmfair.datasets.base import attribute_of
 from llmfair.datasets.files import DataOptions
 from llmfair.datasets.judgements import HINT, Judgements, of_dataset, of_files, read_any_run
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, SCHEMA, json_text, read_rows, write_whole
+from llmfair.io.files import AGAIN, SCHEMA, json_text, read_rows, write_whole, writing
 from llmfair.io.trec import RunFile, read_scores
 from llmfair.metrics.base import Column, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measures
@@ -408,17 +408,12 @@ def score(runs: Sequence[Path], settings: ScoreSettings) -> ScoreOutcome:
     if settings.output is not None:
         folder = RunDir(settings.output)
         folder.refuse_run()
-        try:
+        with writing(folder.path, "choose another --output folder"):
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.drop_report()
             write_whole(folder.path / "metrics.csv", [csv_text(COLUMNS, typed.lines_of(results.rows))])
             write_whole(folder.path / "per_query.csv", [csv_text(COLUMNS, typed.lines_of(per_query))])
             write_whole(folder.path / "results.json", [json_text(results)])
-        except OSError as error:
-            name = error.filename or folder.path
-            raise UsageError(
-                f"cannot write {name}: {error.strerror}.", "choose another --output folder"
-            ) from None
     return ScoreOutcome(results, per_query)
 
 

@@ -72,7 +72,7 @@ def test_repaired_answers_are_no_reason_for_the_gate_and_unreadable_ones_are() -
     with Server(lambda body, attempt: Reply(None)) as server:
         found = llmfair(*SMALL, *server.flags)
     assert found.code == 4
-    assert "no parseable answer: the initial ranking" in found.out and "% less exposure" not in found.out
+    assert "100.0 % of the answers are unparseable" in found.out and "% less exposure" not in found.out
 
 
 @pytest.mark.whole

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import combinations, compress, product
 from math import log
+from operator import itemgetter
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -206,11 +207,8 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None] | None, constr
     windows = [window for result in lists for window in result.windows]
     # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
     first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
-    orders: dict[int, Counter[tuple[int, ...]]] = {}  # of places; windows of other lengths for themselves
-    for window in first:
-        if window.permutation is not None:
-            orders.setdefault(len(window.permutation), Counter())[window.permutation] += 1
-    same = sum(max(counts.values()) for counts in orders.values())
+    orders = Counter(window.permutation for window in first if window.permutation is not None)
+    most = {len(order): n for order, n in reversed(orders.most_common())}  # of windows of each length
     scores = [[s for w in result.windows for s in w.scores or () if s is not None] for result in lists]
     equal = [len({*of_list}) == 1 for of_list in scores if len(of_list) > 1]
     omitted = results.OmittedItems(
@@ -234,7 +232,7 @@ def _counts(lists: list[Ranked], sides: Mapping[str, Side | None] | None, constr
         classes=dict(sorted(Counter(str(window.answer_class) for window in windows).items())),
         repaired=sum(window.repaired for window in windows),
         unparseable=sum(window.unparseable for window in windows),
-        first_pass=results.FirstPass(len(first), sum(window.identity for window in first), same),
+        first_pass=results.FirstPass(len(first), sum(w.identity for w in first), sum(most.values())),
         asked_again=dict(sorted(Counter(str(bad) for window in windows for bad in window.replaced).items())),
         omitted=omitted,
         equal_scores=results.EqualScores(sum(equal), len(equal)) if any(equal) else None,
@@ -297,9 +295,7 @@ def findings_of(
         name, values = column.condition, [*column.values.values()]
         missing, use = left_out.get(name, 0.0), useful.get(name)
         odds = list_odds(values, rule.strata, missing, inference.level)
-        undefined = aggregates.most_frequent(
-            reason for value in values if (reason := aggregates.value_of(value)[1])
-        )
+        undefined = aggregates.most_frequent(values)
         if odds is None:
             reason = "order_not_random" if rule.initial != "random" else undefined
             findings[name] = unassessable(str(headline), reason)
@@ -592,12 +588,11 @@ def gain_on_chance(judged: Judged) -> float | None:
 
 def of_answers(values: Iterable[Value]) -> Usefulness | None:
     """From answers alone, where nothing is ranked: RelevanceOdds; None without items of different grades."""
-    relevance = aggregates.preference(values, SURE)
-    if relevance is None or (relevance.estimate.value is None and relevance.estimate.low is None):
+    if (relevance := aggregates.preference(values, SURE)) is None:
         return None
-    estimate = relevance.estimate
-    odds = estimate.value if estimate.value is not None else float(estimate.low or 0.0)
-    return Usefulness("RelevanceOdds", 1.0, odds, estimate.low, estimate.high, estimate.n, "chance")
+    of = relevance.estimate
+    odds = of.low if of.value is None else of.value
+    return None if odds is None else Usefulness("RelevanceOdds", 1.0, odds, of.low, of.high, of.n, "chance")
 
 
 def _utility(queries: Sequence[Judged]) -> dict[str, float]:
@@ -639,12 +634,12 @@ def look(windows: Sequence[WindowShare], rule: HowRanked, level: float) -> Decis
     odds = list_odds(values, rule.strata, level=rule.level)
     if odds is None:
         return None
-    p_of = {
-        each.figure.outside(rule.band): each for each in (*reversed([*odds.strata.values()]), odds.pooled)
-    }
     p = odds.figures.outside(rule.band)
     if p is not None and p <= (1 - rule.level) / 2:
-        low = p_of[min(p for p in p_of if p is not None)].estimate.low
+        each = [
+            (of.figure.outside(rule.band), of.estimate.low) for of in (odds.pooled, *odds.strata.values())
+        ]
+        _, low = min((of for of in each if of[0] is not None), key=itemgetter(0))
         return Decision.BELOW if low is None or low < rule.band[0] else Decision.ABOVE
     conclusion, _ = concluded(odds, rule)
     enough = odds.pooled.estimate.n >= FEWEST_INSIDE

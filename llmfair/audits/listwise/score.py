@@ -165,10 +165,8 @@ def of_folder(run: RunDir, settings: ScoreSettings) -> Rankings:
             "leave --mixed out, or audit again",
         )
     results: ListwiseResults = results_of(run)
-    scores, files = (
-        scoring.own_scores(path),
-        {condition: dict[str, RunFile]() for condition in results.design.conditions},
-    )
+    scores = scoring.own_scores(path)
+    files = {condition: dict[str, RunFile]() for condition in results.design.conditions}
     for file, condition, order, repeat in files_in(path):
         name = f"{condition}.o{order}.r{repeat}"
         files.setdefault(condition, {})[name] = scoring.scored(scoring.read_file(file), scores)

@@ -164,12 +164,10 @@ def listwise_table(results: ListwiseResults) -> Table:
     conclusions: dict[str, str] = {}
     for key in design.keys:
         name, finding = key.condition, results.findings.get(key)
-        chains, answers = results.chains[name], results.answers.get(name)
+        chains = results.chains[name]
         parts = [f"{chains.ranked} of {chains.asked} chains"] if chains.ranked != chains.asked else []
         unparseable = phrases.unparseable_text(name, results)
-        if answers and 0 < answers.windows == answers.unparseable:
-            parts.append("no parseable answer: the initial ranking")
-        elif unparseable or name == REPEAT:
+        if unparseable or name == REPEAT:
             parts.append(unparseable or "the same prompt, the same orders")
         elif finding:
             words = Words(*key.groups) if key.contrast else results.words
