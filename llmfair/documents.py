@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta
+from typing import Any, Literal
 
 from llmfair.audits.documents import Comparison
 from llmfair.audits.kind import kinds, studies
@@ -17,22 +15,23 @@ from llmfair.tuning.results import FinetunePlan, FinetuneResults, MergeResults
 
 
 class ReportWritten(JsonDocument, frozen=True, kw_only=True):
-    """llmfair report."""
+    """llmfair report; `missing`: what half-finished runs lack."""
 
     status: Literal["complete"]
     report: str
-    missing: Annotated[list[str], Meta(description="What half-finished runs lack.")]
+    missing: list[str]
 
 
 class FailureDocument(JsonDocument, frozen=True, kw_only=True):
-    """A command that failed before there were results, or was stopped."""
+    """A command that failed before there were results, or was stopped.
+
+    `run`: the folder in which the same command continues; `runs`: every run folder that a stopped command began.
+    """
 
     status: Literal["failed", "incomplete"]
     exit_code: ExitCode
-    run: Annotated[str, Meta(description="The folder in which the same command continues.")] | None = None
-    runs: Annotated[list[str], Meta(description="Every run folder that a stopped command began.")] | None = (
-        None
-    )
+    run: str | None = None
+    runs: list[str] | None = None
 
 
 LOOK = {

@@ -20,15 +20,14 @@ from msgspec.structs import replace
 
 from llmfair import registry
 from llmfair.io.files import read_rows
-from llmfair.nouns import PAIRS, Conclusion, Key, Measurement, is_of
+from llmfair.nouns import Conclusion, Key, Measurement, is_of
 from llmfair.rundir import COLUMNS, named_model
 
 if TYPE_CHECKING:
     from llmfair.metrics.base import Measure
 
-Version = Annotated[
-    Literal[5], Meta(description="The version of these documents; another number is another format.")
-]
+Version = Literal[5]
+"""The version of these documents; another number is another format."""
 Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Level = Annotated[float, Meta(gt=0, lt=1)]
@@ -47,14 +46,10 @@ PARITY_OPEN = (OUTSIDE_ALONE, "few_relevant", "few_items", "items_left_out", "st
 """What keeps parity open of figures that are sound themselves."""
 Undefined = Mapping[str, Mapping[str, Counts]]
 """Queries without a value, by measure, condition and reason."""
-Band = Annotated[tuple[float, float], Meta(description="The band of conclusions, on preference odds.")]
-ExitCode = Annotated[
-    Literal[1, 2, 3, 4, 129, 130, 143],
-    Meta(
-        description="1 failed, 2 wrong usage, 3 incomplete, 4 a gate is not met, 129 a closed terminal, 130 Ctrl-C, "
-        "143 SIGTERM."
-    ),
-]
+Band = tuple[float, float]
+"""The band of conclusions, on preference odds."""
+ExitCode = Literal[1, 2, 3, 4, 129, 130, 143]
+"""1 failed, 2 wrong usage, 3 incomplete, 4 a gate is not met, 129 a closed terminal, 130 Ctrl-C, 143 SIGTERM."""
 
 
 class JsonObject(Struct, frozen=True, omit_defaults=True):
@@ -78,16 +73,16 @@ class JsonDocument(JsonObject, frozen=True, kw_only=True):
 
 
 class Figure(JsonObject, frozen=True):
-    """A number with its interval; `value` None is undefined, and `reason` says why."""
+    """A number with its interval over `n` queries; `value` None is undefined, and `reason` says why, or flags it."""
 
     value: float | None
     low: float | None
     high: float | None
-    n: Annotated[int, Meta(ge=0, description="Queries that the figure speaks of.")] | None
+    n: Count | None
     p: Share | None
     p_adjusted: Share | None
     conclusion: Conclusion | None
-    reason: Annotated[str, Meta(description="Why there is no value, or flags of it.")] | None
+    reason: str | None
 
     @property
     def ends(self) -> tuple[float | None, float | None, float | None]:
@@ -112,22 +107,23 @@ class KeyColumns:
 
 
 class Row(Figure, KeyColumns, frozen=True, kw_only=True):
-    """A line of metrics.csv: whose figure it is, and the figure; `query_id` "all" is of all queries together."""
+    """A line of metrics.csv: whose figure it is, and the figure; `query_id` "all" is of all queries together.
+
+    `condition`: what was compared, a prompt, a setting, a file, or `pairs`. `stratum`: of which items, "all" or those
+    of one relevance. `contrast`: the groups that are compared, PROTECTED:REFERENCE, "" where none are. `group`: ""
+    where the measure has no groups. `n`: queries that the figure speaks of. `reason`: why it has no value, or flags.
+    """
 
     run: str
     dataset: str
     attribute: str
     model: str
-    condition: Annotated[
-        str, Meta(description=f"What was compared: a prompt, a setting, a file, or `{PAIRS}`.")
-    ]
-    stratum: Annotated[str, Meta(description='Of which items: "all", or those of one relevance.')]
-    contrast: Annotated[
-        str, Meta(description='The groups that are compared, PROTECTED:REFERENCE; "" where none are.')
-    ]
+    condition: str
+    stratum: str
+    contrast: str
     query_id: str
     measure: str
-    group: Annotated[str, Meta(description='"" where the measure has no groups.')]
+    group: str
 
 
 def query_figures(folder: Path, needed: bool = False) -> list[Row]:
@@ -350,29 +346,23 @@ MOST_CONTRASTS = 15
 
 
 class DesignFacts(JsonObject, frozen=True, kw_only=True):
-    """What was asked; `conditions` are prompts or what else is compared, `strata` those that findings are by."""
+    """What was asked; `conditions` are prompts or what else is compared, `strata` those that findings are by.
+
+    `contrasts`: the pairs of groups that findings are by, where there are several; `groups`: then the items of each
+    group of the lists, `few` those of groups too small to be compared (--min-group), `unknown` those whose group is not
+    known. `factors`: what varies between conditions, by condition.
+    """
 
     preset: str | None
     queries: Count
     drawn: HowDrawn | None = None
     conditions: Annotated[Sequence[str], Meta(min_length=1)]
     strata: Sequence[str] = (ALL,)
-    contrasts: Annotated[
-        Sequence[str], Meta(description="The pairs of groups that findings are by, where there are several.")
-    ] = ()
-    groups: Annotated[
-        Mapping[str, Count],
-        Meta(description="Items of each group of the lists, where contrasts are of several."),
-    ] = {}
-    few: Annotated[
-        Mapping[str, Count],
-        Meta(description="Items of groups that are too small to be compared (--min-group)."),
-    ] = {}
-    unknown: Annotated[Count, Meta(description="Items of the lists whose group is not known.")] = 0
-    factors: Annotated[
-        Mapping[str, Mapping[str, Any]] | None,
-        Meta(description="What varies between conditions, by condition."),
-    ] = None
+    contrasts: Sequence[str] = ()
+    groups: Counts = {}
+    few: Counts = {}
+    unknown: Count = 0
+    factors: Mapping[str, Mapping[str, Any]] | None = None
     calls: Count
     seed: Count
 
@@ -391,6 +381,10 @@ class DesignFacts(JsonObject, frozen=True, kw_only=True):
 class Results(JsonDocument, frozen=True, kw_only=True):
     """What every audit found, as its results.json has it; `status` failed: all is here, but a gate is not met.
 
+    `shown`: the measures of the table. `failures`: probes without an answer, by class of error. `requirements`: one for
+    each --require and condition. `server`: which one answered, of several that have the model; `label`: what the user
+    calls the run; `sees`: the prompt, and what the model was shown of an item.
+
     Findings and counts are by `design.keys`. Raises ValueError where a field lacks one that it has to have.
     """
 
@@ -406,23 +400,23 @@ class Results(JsonDocument, frozen=True, kw_only=True):
     band: Band
     max_invalid: Share | None = None
     measures: Annotated[Sequence[str], Meta(min_length=1)]
-    shown: Annotated[Sequence[str], Meta(description="The measures of the table.")]
+    shown: Sequence[str]
     labels: Mapping[str, str]
     measure_notes: Mapping[str, str]
     design: DesignFacts
     reach: Mapping[str, Reach]
     chains: Mapping[str, ProbeCounts]
-    failures: Annotated[Counts, Meta(description="Probes without an answer, by class of error.")]
+    failures: Counts
     answers: Mapping[str, AnswerCounts]
     undefined: Undefined
     findings: Mapping[str, Finding]
     family: Family
     rows: Sequence[Row]
-    requirements: Annotated[Sequence[Requirement], Meta(description="One for each --require and condition.")]
+    requirements: Sequence[Requirement]
     warnings: Sequence[str] = ()
-    server: Annotated[str, Meta(description="Which server answered, of several that have the model.")] = ""
-    label: Annotated[str, Meta(description="What the user calls the run.")] = ""
-    sees: Annotated[str, Meta(description="The prompt, and what the model was shown of an item.")] = ""
+    server: str = ""
+    label: str = ""
+    sees: str = ""
 
     def __post_init__(self) -> None:
         keys = self.design.keys

@@ -7,9 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from msgspec import Meta
+from typing import Any, Literal
 
 from llmfair import results
 from llmfair.audits.pairwise.results import CellCounts, PairFinding
@@ -110,10 +108,10 @@ class PromptAsAsked(JsonObject, frozen=True):
 
 
 class FinetunePlan(OfTraining, frozen=True, kw_only=True):
-    """llmfair finetune-lora --dry-run."""
+    """llmfair finetune-lora --dry-run; `warnings`: what the training cannot tell."""
 
     status: Literal["planned"]
-    warnings: Annotated[Sequence[str], Meta(description="What the training cannot tell.")] = ()
+    warnings: Sequence[str] = ()
     steps: Count
     tokens: PromptTokens
     estimate: Needs | None
@@ -169,27 +167,21 @@ class TrainingFacts(TrainingRecord, frozen=True, kw_only=True):
 
 
 class FinetuneResults(OfTraining, frozen=True, kw_only=True):
-    """llmfair finetune-lora; results.json of the adapter's folder."""
+    """llmfair finetune-lora; results.json of the adapter's folder.
 
-    status: Annotated[
-        Literal["complete", "rejected", "failed"],
-        Meta(description="rejected (failed on stdout): no checkpoint kept the gates."),
-    ]
+    `status` rejected (failed on stdout): no checkpoint kept the gates. `model` of a row says whose figure it is: base,
+    adapter, logit offset. `changes`: preference odds after over those before, paired; p is of no change.
+    `gates_on_test`: what parity may not be bought with, on queries never seen.
+    """
+
+    status: Literal["complete", "rejected", "failed"]
     verdict: results.RunVerdict | None = None
-    rows: Annotated[
-        Sequence[Row], Meta(description="`model` says whose figure it is: base, adapter, logit offset.")
-    ]
+    rows: Sequence[Row]
     findings: Mapping[str, Mapping[str, PairFinding]]
     cells: Mapping[str, Mapping[str, CellCounts]]
     objective: Mapping[str, float | None]
-    changes: Annotated[
-        Mapping[str, Figure],
-        Meta(description="Preference odds after over those before, paired; p is of no change."),
-    ]
-    gates_on_test: Annotated[
-        Mapping[str, Safeguard],
-        Meta(description="What parity may not be bought with, on queries never seen."),
-    ]
+    changes: Mapping[str, Figure]
+    gates_on_test: Mapping[str, Safeguard]
     training: TrainingFacts
 
     def figure(self, model: str, measure: str, stratum: str, group: str = "") -> Figure:
