@@ -218,9 +218,7 @@ class RunDir:
             raise UsageError(
                 f"{self.path} has no results yet.", "the command that began the run completes it"
             )
-        document = read_document(self.results, Any)
-        if not isinstance(document, dict) or not isinstance(document.get("task"), str):
-            raise UsageError(f"{self.results}: holds no results.", RUNS_HINT)
+        document: dict[str, Any] = read_document(self.results, dict[str, Any])
         return document
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:

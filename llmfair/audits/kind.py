@@ -201,7 +201,7 @@ def found_of(document: Mapping[str, Any], where: str | Path) -> Any:
             f"{where}: is of schema {schema}, another format than {SCHEMA}.",
             "run the same command again, which writes it anew: its answers serve, and nothing is asked again",
         )
-    task = document["task"]
+    task = str(document.get("task"))
     if study := study_of(task):
         return typed(document, study.results, where)
     results: Any = typed(

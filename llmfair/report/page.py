@@ -15,9 +15,9 @@ from typing import Any
 from msgspec import structs
 
 from llmfair import registry
-from llmfair.audits.kind import GENERAL, Study, found_of, kind_of, kinds, studies, study_of
+from llmfair.audits.kind import Study, found_of, kind_of, kinds, results_of, study_of
 from llmfair.errors import UsageError
-from llmfair.io.files import AGAIN, read_document
+from llmfair.io.files import read_document
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
@@ -228,7 +228,8 @@ def read_source(run: RunDir) -> Source:
     """A run folder, also a half-finished one; a folder of a study, of `score`, of an adapter. Raises UsageError."""
     study = run.path / "study.json"
     if study.is_file():
-        return Source(run, None, _read(study, "the study's command writes it anew"))
+        found = found_of(read_document(study, dict[str, Any], "the study's command writes it anew"), study)
+        return Source(run, None, found)
     manifest = run.read_manifest() if run.manifest.is_file() else None
     if not run.results.is_file():
         if manifest is None and not (run.path / TRAINING).is_file():
@@ -237,21 +238,10 @@ def read_source(run: RunDir) -> Source:
                 RUNS_HINT,
             )
         return Source(run, manifest, None)
-    results = _read(run.results)
-    if manifest is not None:
-        return Source(run, manifest, structs.replace(results, **manifest.told()))
-    source = Source(run, None, results)
-    if source.is_audit:
+    source = Source(run, manifest, results_of(run, manifest))
+    if source.is_audit and manifest is None:
         run.read_manifest()  # without which nobody knows what was asked
     return source
-
-
-def _read(path: Path, hint: str = AGAIN) -> Any:
-    results = read_document(path, Any, hint)
-    tasks = [*(kind.name for kind in kinds()), *(study.task for _, study in studies().values()), *GENERAL]
-    if not isinstance(results, dict) or results.get("task") not in tasks:
-        raise UsageError(f"{path}: no results of {', '.join(tasks)}.", RUNS_HINT)
-    return found_of(results, path)
 
 
 def unfinished(source: Source) -> str:
