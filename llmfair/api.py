@@ -27,7 +27,7 @@ from llmfair.io.files import plain, write_whole
 from llmfair.io.tables import is_table
 from llmfair.metrics.names import parse_measure
 from llmfair.report.html import page_html
-from llmfair.report.page import Page, Source, many_page, read_source, run_page, study_page, unfinished
+from llmfair.report.page import Page, Source, many_page, read_source, run_page, study_page
 from llmfair.report.plots import FORMATS, write_plots
 from llmfair.report.table import Table, headed, html_of, text_of
 from llmfair.results import Exhibits, Row, RunVerdict, lines_of, query_figures
@@ -442,9 +442,7 @@ def open_run(run: Name, runs_dir: Name = "runs") -> Result:
 
     Also of a folder that `score`, a study or `finetune_lora` wrote. Raises UsageError where there are none.
     """
-    source = read_source(_found(run, runs_dir))
-    if source.results is None:
-        raise UsageError(f"{unfinished(source)}.", "the call or command that began the run completes it")
+    source = read_source(_found(run, runs_dir)).finished()
     return Result(source.results.task, source.results, source.run.path)
 
 
@@ -492,10 +490,7 @@ def page_of(sources: Sequence[Source], evidence: int) -> Page:
 
     if len(sources) > 1:
         return many_page(sources, measures, page)
-    (source,) = sources
-    if source.results is None:
-        raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
-    return page(source)
+    return page(sources[0].finished())
 
 
 def formats_of(figures: str | Iterable[str]) -> list[str]:

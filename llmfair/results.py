@@ -439,6 +439,10 @@ class Results(JsonDocument, frozen=True, kw_only=True):
         return self.label or self.named_model
 
     @property
+    def compares_groups(self) -> bool:
+        return bool(self.words.protected or self.design.contrasts)
+
+    @property
     def calls(self) -> int:
         """The calls behind the figures."""
         return sum(condition.asked for condition in self.answers.values())
@@ -544,7 +548,7 @@ def rows_of(
             **named,
             **{name: getattr(row, name) for name in MEASURED if name not in ("stratum", "contrast")},
             stratum=stratum_of(row.measure, row.stratum),
-            contrast=row.contrast or (contrast if compares_groups(row.measure) else ""),
+            contrast=row.contrast or (contrast if is_of_parity(row.measure) else ""),
             conclusion=None if row.conclusion is None else Conclusion(row.conclusion),
         )
         for row in sorted(
@@ -561,7 +565,7 @@ def stratum_of(measure: str, otherwise: str = ALL) -> str:
 
 
 @cache
-def compares_groups(measure: str) -> bool:
+def is_of_parity(measure: str) -> bool:
     """Whether a measure, by its name as written, is of parity between two groups."""
     name = measure.partition("(")[0].partition("@")[0]
     return registry.has("measure", name) and registry.lookup("measure", name).better == "parity"

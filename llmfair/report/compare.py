@@ -19,9 +19,9 @@ from llmfair.metrics.base import POOLED, plain_name
 from llmfair.metrics.names import in_words
 from llmfair.nouns import Key, Side, condition_of, is_of
 from llmfair.report import figures
-from llmfair.report.groups import Section, about
+from llmfair.report.groups import Section
 from llmfair.report.page import Page, Source, missing_of, plain_page, queries_table, warnings_of
-from llmfair.report.phrases import few_queries, reasons
+from llmfair.report.phrases import about, few_queries, reasons
 from llmfair.report.plots import Plot, Point, utility_and_ratio
 from llmfair.report.table import Column, Table, figure_columns, lead_of
 from llmfair.report.verdict import CLOSER, NO_DIFFERENCE, NOT_ASSESSABLE, change_of, crosses, way_of, why

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from math import inf, log
 from pathlib import Path
@@ -14,6 +14,7 @@ from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import Key, is_of
 from llmfair.report.figures import HEADLINES, against_the_band, favoured_of, spoken_of
+from llmfair.report.phrases import about
 from llmfair.report.plots import Plot
 from llmfair.report.table import Table
 from llmfair.results import Declared, Results, query_figures
@@ -31,11 +32,6 @@ OF_THE_LISTS = {
 LISTS = "lists_sha256"
 DRAWN_BY = ("mixed", "run", "limit", "queries", "candidates", "buckets", "relevant", "min_relevant")
 """What a user sets of the lists that are asked about."""
-
-
-def about(attribute: str, protected: str) -> str:
-    """What an audit was about, with the protected side where there are sides."""
-    return f"{attribute} (protected: {protected})" if protected else attribute
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class Group:
     task: str
     dataset: str
     rows: Mapping[str, Mapping[str, AuditedRun]]
-    aside: Collection[str] = field(default=())
+    aside: Collection[str] = ()
     lists: str = ""
 
     @property

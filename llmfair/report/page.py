@@ -100,13 +100,12 @@ def facts_of(
         """A field of the results, or of their design, where they have it."""
         return getattr(results, name, getattr(getattr(results, "design", None), name, ""))
 
-    words, versions = of("words"), manifest.versions if manifest else of("versions") or {}
+    versions = manifest.versions if manifest else of("versions") or {}
     settings, prompt = (manifest.used(), manifest.prompt) if manifest else ({}, None)
-    sides = f"{words.protected} (protected), {words.unprotected}" if words and words.protected else ""
     facts: list[tuple[str, Any]] = [
         *((("run", of("run")),) if results.task != "score" else _measured(results)),
         ("data set", of("dataset")),
-        ("attribute", ": ".join(filter(None, (of("attribute"), sides)))),
+        ("attribute", _sided(of("attribute"), of("words"))),
         *((name, of(name)) for name in ("label", "model", "server")),
         ("reported as", ", ".join(manifest.models_reported) if manifest else ""),
         ("queries", of("queries")),
@@ -124,20 +123,21 @@ def facts_of(
     return [(name, str(value)) for name, value in facts if value]
 
 
+def _sided(attribute: str, words: Any) -> str:
+    """An attribute, with both sides where there are sides."""
+    if not (words and words.protected):
+        return attribute
+    return f"{attribute}: {words.protected} (protected), {words.unprotected}"
+
+
 def _measured(results: Any) -> list[tuple[str, Any]]:
     """Of rankings that exist: which ones, and what they were measured against, as the user named them."""
     named, runs = results.settings, results.runs
-    whom = (
-        f"{run.attribute}: {run.words.protected} (protected), {run.words.unprotected}"
-        if run.words.protected
-        else run.attribute
-        for run in runs
-    )
     return [
         ("runs", ", ".join(named.get("runs", ()))),
         ("data set", "" if "qrels" in named else ", ".join(dict.fromkeys(run.dataset for run in runs))),
         *((name, named.get(name, "")) for name in ("qrels", "groups", "attributes")),
-        ("attribute", ", ".join(dict.fromkeys(whom))),
+        ("attribute", ", ".join(dict.fromkeys(_sided(run.attribute, run.words) for run in runs))),
         ("model", ", ".join(dict.fromkeys(run.model for run in runs))),
     ]
 
@@ -222,6 +222,12 @@ class Source:
     def study(self) -> Study | None:
         """The study that these are results of, if they are of one."""
         return None if self.results is None else study_of(self.results.task)
+
+    def finished(self) -> Source:
+        """The same. Raises UsageError where there are no results yet."""
+        if self.results is None:
+            raise UsageError(f"{unfinished(self)}.", "the command that began the run completes it")
+        return self
 
 
 def read_source(run: RunDir) -> Source:
@@ -321,16 +327,16 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
     words = kind_of(results.task).words
     section = words.section(results, folder, exhibits)
     names = {condition: words.titles.get(condition, condition) for condition in results.design.keys}
-    contrasts = results.design.contrasts
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
     page = plain_page(
         results, exhibits, replace(section, facts=[*section.facts, *calls]), words.title,
         f"{results.short_name} on {results.dataset}"
-        + f", {results.attribute}" * bool(results.words.protected or contrasts),
+        + f", {results.attribute}" * results.compares_groups,
         structs.asdict(results.words), lacking_of(source),
         warnings_of([results.model], results.requirements, results.warnings),
         queries_table(
-            folder, words.condition, lambda row: names.get(row.key(contrasts)), results, results.shown, exhibits
+            folder, words.condition, lambda row: names.get(row.key(results.design.contrasts)), results, results.shown,
+            exhibits
         ),
         manifest,
     )  # fmt: skip

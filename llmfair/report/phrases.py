@@ -98,13 +98,16 @@ def unparseable_text(condition: str, results: Results) -> str:
     return f"not assessable: {share} of the answers are unparseable, more than {limit:g} % (--max-invalid)"
 
 
+def about(attribute: str, protected: str) -> str:
+    """What an audit was about, with the protected side where there are sides."""
+    return f"{attribute} (protected: {protected})" if protected else attribute
+
+
 def audited_note(results: Results) -> list[str]:
     """On which data, about whom, and which model: what follows the name of an audit in its title."""
     simulated = ", a simulated model" * results.model.startswith("fake:")
-    protected = results.words.protected
-    about = [f"{results.attribute} (protected: {protected})"] if protected else []
-    about += [results.attribute] * bool(results.design.contrasts)
-    return [results.dataset, *about, f"{results.named_model}{simulated}"]
+    of_groups = [about(results.attribute, results.words.protected)] * results.compares_groups
+    return [results.dataset, *of_groups, f"{results.named_model}{simulated}"]
 
 
 SAID_BY_THE_CONCLUSION = ("order_not_random", "no_common_grade", "no_encounter", "tied", "no_baseline")

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import convert
 
 from llmfair.io.text import count
-from llmfair.report.phrases import drawn_note, percent
+from llmfair.report.phrases import about, drawn_note, percent
 from llmfair.report.table import Cell, Column, Table
 from llmfair.results import HowDrawn
 
@@ -117,7 +117,7 @@ def calibration_table(
     title = [
         results["task"].capitalize(),
         results["dataset"],
-        f"{results['attribute']} (protected: {results['words']['protected']})",
+        about(results["attribute"], results["words"]["protected"]),
         size,
         f"{results['runs']:,} simulated audits a row",
         f"seed {results['seed']}",

@@ -211,13 +211,6 @@ def ticks(
     return sorted(marks)
 
 
-def bar_of(color: str) -> dict[str, Any]:
-    """How a bar looks: those of the unprotected group are outlined, all others are filled."""
-    if color == UNPROTECTED:
-        return {"facecolor": (color, 0.2), "edgecolor": color, "linewidth": 1.6}
-    return {"facecolor": color, "edgecolor": color, "linewidth": 0}
-
-
 def tip(text: str) -> str:
     """The `gid` of what says this while a pointer rests on it."""
     return "tip:" + text.replace("\n", ", ")
@@ -525,7 +518,9 @@ def stacked_answers(rows: Sequence[tuple[str, Shares]], words: Mapping[str, str]
         room, left = rows_length(names), [0.0] * len(rows)
         for part in parts:
             _, color, hatch = PARTS[part]
-            looks = bar_of(color)
+            looks: dict[str, Any] = {"facecolor": color, "edgecolor": color, "linewidth": 0}
+            if color == UNPROTECTED:
+                looks |= {"facecolor": (color, 0.2), "linewidth": 1.6}
             if hatch:
                 looks |= {"alpha": 0.45, "hatch": hatch, "edgecolor": PAPER}
             ink = PAPER if color in (PROTECTED, INK) else INK

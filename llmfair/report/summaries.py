@@ -30,7 +30,7 @@ from llmfair.metrics.base import plain_name
 from llmfair.nouns import BETWEEN, CROSSED, Conclusion
 from llmfair.report.figures import value_of
 from llmfair.report.html import rendered
-from llmfair.report.page import SIMULATED, Source, read_source, unfinished
+from llmfair.report.page import SIMULATED, Source, read_source
 from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
 from llmfair.report.table import Column, Table, markdown
 from llmfair.results import Figure
@@ -115,9 +115,7 @@ def summary_of(
 
     `attributes`: those of a summary, with commas between; `at`: how many of each list are selected. Raises UsageError.
     """
-    if source.results is None:
-        raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
-    if not source.is_audit or source.manifest is None:
+    if not source.finished().is_audit or source.manifest is None:
         raise UsageError(
             f"{source.name} has no results of an audit.", "name the run folder of one: llmfair runs list"
         )
@@ -442,7 +440,7 @@ def figure_of(value: float | None, low: float | None, high: float | None, n: int
 def profile(source: Source, about: Mapping[str, str]) -> Summary:
     """One scenario a finding: a condition, and of several groups two that are compared. Raises UsageError."""
     results = source.results
-    if not results.words.protected and not results.design.contrasts:
+    if not results.compares_groups:
         raise UsageError(
             f"{source.name} compares no groups, so none is at risk.", "name an audit of lists or pairs"
         )

@@ -67,22 +67,18 @@ class Table:
 
         Figures stand on their side of the `band`; `beside`: other fields of the table.
         """
-        declared = [*columns]
-        header = tuple(heading for heading, _ in declared)
-        cells = tuple(
-            tuple(
-                value
-                if isinstance(value, str)
-                else f"{value:,}"
-                if isinstance(value, int)
-                else cell(value, band)
-                for _, of in declared
-                for value in [of(row)]
-            )
-            for row in rows
-        )
+
+        def text(value: Cell) -> str:
+            if isinstance(value, Figure | None):
+                return cell(value, band)
+            return f"{value:,}" if isinstance(value, int) else value
+
+        lines = [*rows]
+        declared = [(heading, *(text(of(row)) for row in lines)) for heading, of in columns]
+        shown = [column for column in declared if any(column[1:]) or not lines]
+        header, *cells = zip(*shown, strict=True) if shown else [()]
         parts = title if isinstance(title, str) else " · ".join(filter(None, title))
-        return filled(cls(parts, header, cells, tuple(notes), **beside))
+        return cls(parts, header, tuple(cells), tuple(notes), **beside)
 
     @classmethod
     def of_texts(cls, title: str, rows: Iterable[Mapping[str, Cell]], *notes: str) -> Table:
@@ -104,15 +100,6 @@ class Table:
             lead=tuple((name, change(text)) for name, text in self.lead),
             sees=change(self.sees),
         )
-
-
-def filled(table: Table) -> Table:
-    """The table without columns in which no row has anything."""
-    if not table.rows:
-        return table
-    places = [place for place, cells in enumerate(zip(*table.rows, strict=True)) if any(cells)]
-    header, *rows = (tuple(line[place] for place in places) for line in (table.header, *table.rows))
-    return replace(table, header=header, rows=tuple(rows))
 
 
 # Columns of measures.

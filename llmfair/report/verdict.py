@@ -110,14 +110,6 @@ def by_way(facts: Conclusions, advice: str, reason: str) -> str:
     return f"{advice} · {facts.ways[reason]}" if reason in facts.ways else advice
 
 
-def gravest_of(cases: Sequence[Case]) -> Conclusion:
-    """The gravest conclusion; of several groups inconclusive, where nothing can be said of some pairs alone."""
-    concluded = {case.finding.conclusion for case in cases}
-    gravest = min(concluded, key=[*STATUSES].index)
-    open_pairs = gravest == Conclusion.NOT_ASSESSABLE and len(concluded) > 1 and cases[0].key.contrast
-    return Conclusion.INCONCLUSIVE if open_pairs else gravest
-
-
 @dataclass(frozen=True)
 class Case:
     """One key with what is concluded of it."""
@@ -203,7 +195,7 @@ class Case:
     @property
     def run(self) -> str:
         """The run's folder as a word of a command."""
-        return "RUN" if self.facts.run is None else quote(self.facts.run)
+        return quote(self.facts.run or "RUN")
 
     @property
     def band(self) -> str:
@@ -247,7 +239,10 @@ class VerdictWords:
                 sentence=f"nothing is concluded of {listed(facts.measures)}",
                 next=by_way(facts, f"{command} without --measures concludes of its headline", "measured"),
             )
-        gravest = gravest_of(cases)
+        concluded = {case.finding.conclusion for case in cases}
+        gravest = min(concluded, key=[*STATUSES].index)
+        if gravest == Conclusion.NOT_ASSESSABLE and len(concluded) > 1 and cases[0].key.contrast:
+            gravest = Conclusion.INCONCLUSIVE  # since nothing can be said of some pairs alone
         case, *others = [case for case in cases if case.finding.conclusion == gravest] or [
             case for case in cases if case.finding.conclusion == Conclusion.NOT_ASSESSABLE
         ]

@@ -22,7 +22,7 @@ from llmfair.metrics.names import in_words
 from llmfair.nouns import PAIRS, Cell, Conclusion, Key, PairStratum
 from llmfair.report.groups import Section
 from llmfair.report.page import Page, Source, plain_page
-from llmfair.report.phrases import capitalised, cell, few_queries, percent
+from llmfair.report.phrases import about, capitalised, cell, few_queries, percent
 from llmfair.report.plan import duration
 from llmfair.report.table import Table, headed, markdown
 from llmfair.report.verdict import OTHER_GROUP, Case, VerdictWords, cases_of, crosses
@@ -51,7 +51,7 @@ def finetune_table(results: FinetuneResults) -> Table:
     design = results.design
     title = (
         "LoRA adapter" + f" (preset {design.preset})" * bool(design.preset), results.dataset,
-        f"{results.attribute} (protected: {results.words.protected})", results.model,
+        about(results.attribute, results.words.protected), results.model,
         f"{count(design.split['test'], 'query', 'queries')} that were not trained on, both orders",
     )  # fmt: skip
     rows = (_row(stratum, model, results) for stratum, model in product(PAIR_STRATA, MODELS))
