@@ -108,13 +108,6 @@ def content(document: Document) -> str:
     return plain(f"{document.title}\n{document.text}")
 
 
-def entry(document: Document) -> tantivy.Document:
-    """A document as it is written into an index."""
-    from tantivy import Document as Entry
-
-    return Entry(doc_id=document.doc_id, text=content(document))
-
-
 # An index on disk, made from a stream of documents in bounded memory; a build that was killed goes on. Beside its files
 # an index has a manifest: what it was made of, by which analyzer and engine; and files.json, by which each is known
 # again (`io/files.py`). While one is made it stands under another name, so that a part of an index is never read.
@@ -127,34 +120,21 @@ COMMIT_EVERY = 250_000
 """Documents: what a killed build has to do again at most."""
 
 
-def stored(
-    path: Path,
-    documents: Iterable[Document],
-    source: str,
-    analyzer: Analyzer,
-    commit_every: int | None = None,
-    replaces: bool = False,
-) -> TantivyEngine:
+def stored(path: Path, documents: Iterable[Document], source: str, analyzer: Analyzer) -> TantivyEngine:
     """The engine of the index at this path, which is made when there is none, or a damaged one.
 
     `source` is the SHA-256 of what the documents are; they themselves, whose ids are distinct, are looked at only where
     an index is to be made, and come in the same order each time. Several processes may share a path. An index of
-    something else is replaced when the new one is whole, if it may be (`replaces`). Raises RunConflict for one that may
-    not, UsageError when none can be made.
+    something else is replaced when the new one is whole. Raises UsageError when none can be made.
     """
-    import tantivy
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.held(path.with_name(path.name + ".lock"), path, "wait for it", wait=True):
-            plan = _plan(source, analyzer)
-            other = replaces and _manifest(path) != plan
-            engine = None if other else _engine(path, source, analyzer, "another folder, or remove it")
-            if engine is None:
-                build(path, documents, plan, analyzer, commit_every or COMMIT_EVERY)
-                index = tantivy.Index.open(str(path))
-                engine = TantivyEngine(index, analyzer, source)
-            return engine
+            try:
+                return _engine(path, source, analyzer)
+            except (OSError, ValueError):
+                build(path, documents, _plan(source, analyzer), analyzer)
+            return _engine(path, source, analyzer)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"the index {path} cannot be made: {line_of(error)}.",
@@ -162,18 +142,14 @@ def stored(
         ) from None
 
 
-def _engine(path: Path, source: str, analyzer: Analyzer, hint: str) -> TantivyEngine | None:
-    """The engine of an index that was made of this source, None of a damaged one. Raises RunConflict for another."""
+def _engine(path: Path, source: str, analyzer: Analyzer) -> TantivyEngine:
+    """The engine of an index that was made of this source. Raises OSError or ValueError for any other, and damage."""
     import tantivy
 
-    manifest, plan = _manifest(path), _plan(source, analyzer)
-    if manifest.get("schema") == SCHEMA:
-        refuse_other(path, ((name, manifest.get(name), wanted) for name, wanted in plan.items()), hint)
-    with suppress(OSError, ValueError):
-        files.check(path)
-        if manifest == plan:
-            return TantivyEngine(tantivy.Index.open(str(path)), analyzer, source)
-    return None
+    files.check(path)
+    if _manifest(path) != _plan(source, analyzer):
+        raise ValueError("it was made of something else")
+    return TantivyEngine(tantivy.Index.open(str(path)), analyzer, source)
 
 
 def _plan(source: str, analyzer: Analyzer) -> dict[str, Any]:
@@ -182,24 +158,24 @@ def _plan(source: str, analyzer: Analyzer) -> dict[str, Any]:
     return {"schema": SCHEMA, "source": source, "tokenizer": tokenizer, "tantivy": version("tantivy")}
 
 
-def filled(index: tantivy.Index, documents: Iterable[Document], commit_every: int, writer_bytes: int) -> None:
+def filled(index: tantivy.Index, documents: Iterable[Document], writer_bytes: int) -> None:
     """Writes the documents that the index does not hold yet."""
+    from tantivy import Document as Entry
+
     index.reload()
     held = index.searcher().num_docs
     writer = index.writer(heap_size=writer_bytes, num_threads=1)
     try:
         for number, document in enumerate(islice(documents, held, None), held + 1):
-            writer.add_document(entry(document))
-            if number % commit_every == 0:
+            writer.add_document(Entry(doc_id=document.doc_id, text=content(document)))
+            if number % COMMIT_EVERY == 0:
                 writer.commit()
         writer.commit()
     finally:
         writer.wait_merging_threads()  # lets go of the folder, too
 
 
-def build(
-    path: Path, documents: Iterable[Document], plan: Mapping[str, Any], analyzer: Analyzer, commit_every: int
-) -> None:
+def build(path: Path, documents: Iterable[Document], plan: Mapping[str, Any], analyzer: Analyzer) -> None:
     """Makes the index beside its place, on what a killed build of the same plan committed, and moves it there whole."""
     unfinished, damaged = (path.with_name(path.name + end) for end in (".tmp", ".old"))
     shutil.rmtree(damaged, ignore_errors=True)
@@ -212,7 +188,7 @@ def build(
         unfinished.mkdir()
         write_whole(unfinished / MANIFEST, [json.dumps(plan)])
         index = new_index(str(unfinished), analyzer)
-    filled(index, documents, commit_every, WRITER_BYTES)
+    filled(index, documents, WRITER_BYTES)
     # without tantivy's locks, which come and go
     files.note(unfinished, (file.name for file in unfinished.iterdir() if file.suffix != ".lock"))
     if path.exists():  # moved, since it may not be emptied while a thread of tantivy still locks it
@@ -248,9 +224,12 @@ class Tantivy:
                 f"--engine {stored_index.engine} --engine-url URL",
             )
         path, hint = stored_index.path, f"remove it, then {stored_index.command}"
-        if (engine := _engine(path, stored_index.source, options.analyzer, hint)) is None:
-            raise UsageError(f"the index {path} is gone or damaged.", hint)
-        return engine
+        if (manifest := _manifest(path)).get("schema") == SCHEMA:
+            refuse_other(path, manifest, _plan(stored_index.source, options.analyzer), hint)
+        try:
+            return _engine(path, stored_index.source, options.analyzer)
+        except (OSError, ValueError):
+            raise UsageError(f"the index {path} is gone or damaged.", hint) from None
 
     @staticmethod
     def filler(index: str, url: str | None, analyzer: Analyzer) -> Fill:
@@ -258,7 +237,7 @@ class Tantivy:
         _of_no_server(index, url)
 
         def fill(folder: Path, documents: Iterable[Document], *, source: str) -> None:
-            stored(folder / analyzer.name, documents, source, analyzer, replaces=True)
+            stored(folder / analyzer.name, documents, source, analyzer)
 
         return fill
 
@@ -312,6 +291,6 @@ class Bm25Index:
                 self._made = stored(self._folder / self.key, self._documents, self.key, self._analyzer)
             elif self._made is None:
                 index = new_index(None, self._analyzer)
-                filled(index, self._documents, len(self._documents) + 1, SMALL_WRITER_BYTES)
+                filled(index, self._documents, SMALL_WRITER_BYTES)
                 self._made = TantivyEngine(index, self._analyzer, self.key)
             return self._made

@@ -4,10 +4,10 @@ and how text becomes terms."""
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from llmfair.errors import RunConflict, warn
 from llmfair.nouns import Document, Fill, StoredIndex
@@ -119,10 +119,10 @@ class Engine(Protocol):
         """How many documents the collection has."""
 
 
-def refuse_other(index: object, facts: Iterable[tuple[str, object, object]], hint: str) -> None:
-    """Raises RunConflict for an index that was made of something else: a fact by name, as it is and as it should be."""
-    others = ((name, str(there)[:12], str(wanted)[:12]) for name, there, wanted in facts if there != wanted)
-    if differences := [f"{name} is {there}, not {wanted}" for name, there, wanted in others]:
+def refuse_other(index: object, there: Mapping[str, Any], wanted: Mapping[str, Any], hint: str) -> None:
+    """Raises RunConflict for an index that was made of something else than what is wanted, with each fact by name."""
+    others = ((name, of, there.get(name)) for name, of in wanted.items() if there.get(name) != of)
+    if differences := [f"{name} is {str(other)[:12]}, not {str(of)[:12]}" for name, of, other in others]:
         raise RunConflict(f"the index {index} is another one: {', '.join(differences)}.", hint)
 
 

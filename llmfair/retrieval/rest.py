@@ -42,6 +42,7 @@ WINDOW = 10_000
 """Documents that one search can find: `index.max_result_window`, unless somebody changed it."""
 BATCH, BATCH_BYTES = 1_000, 5_000_000
 MOST_FIELDS = 20
+NEW = "the name of a new index"
 _NAME = re.compile(r"[^A-Z\\/*?\"<>| ,#:_.+-][^A-Z\\/*?\"<>| ,#:]*")
 
 # What is read of answers
@@ -197,7 +198,10 @@ class SearchServer:
             if answer is None and absent is not None:
                 return absent
             if answer is None:
-                raise UsageError(f"the index was removed from {self.name}.", "fill it again")
+                raise UsageError(
+                    f"{self.name} has no {path.partition('?')[0]}.",
+                    "fill the index again, or check --engine-url",
+                )
             try:
                 typed = msgspec.convert(answer, of)
             except (ValueError, RecursionError) as error:
@@ -221,11 +225,6 @@ class SearchServer:
         says = f"{self.name} answers {status}{self.quote(answer and answer.get('error'))}"
         if status in PASSING:
             raise Transient(says, retry_after(headers, time.time()))
-        if 300 <= status < 400:
-            raise UsageError(
-                f"{self.name} redirects, which is not followed: the key would go there, too.",
-                "--engine-url with the address itself",
-            )
         if status in (401, 403):  # not quoted: it may repeat parts of the key
             raise MissingKey(
                 f"{self.name} does not accept the key, or asks for one ({status}).",
@@ -233,7 +232,7 @@ class SearchServer:
             )
         if answer is None:
             raise self.odd(f"{status} with what is no JSON object")
-        if status >= 400 and status != 404:
+        if status >= 300 and status != 404:  # no redirect is followed: the key would go there, too
             raise Rejected(f"{says}.")
         return None if status == 404 else answer
 
@@ -289,9 +288,9 @@ class SearchEngines:
         there = dict(facts.mappings.types())
         if options.fields:
             # a field that is not there finds nothing, and the server says nothing of it
-            if missing := next((field for field in options.fields if field not in there), None):
-                named = ", ".join([*there][:MOST_FIELDS]) or "none"
-                raise UsageError(f"{where} has no field '{missing}'.", f"its fields: {named}")
+            if missing := [field for field in options.fields if field not in there]:
+                named = ", ".join([*there][:MOST_FIELDS])
+                raise UsageError(f"{where} has no field '{missing[0]}'.", f"its fields: {named or 'none'}")
             identity += f" fields={','.join(options.fields)}"
             return RestEngine(identity, server, path, options.fields, None, documents)
         if (origin := facts.mappings.meta.llmfair) is None:
@@ -300,7 +299,9 @@ class SearchEngines:
                 f"{where} was not filled by llmfair: which of its fields are searched?",
                 f"--engine-fields {','.join(texts[:MOST_FIELDS]) or 'title,text'}",
             )
-        _refuse_other(where, origin, options.made.source if options.made else None, options.analyzer)
+        wanted = {"source": options.made.source} if options.made else {}
+        wanted["tokenizer"] = options.analyzer.tokenizer
+        refuse_other(where, msgspec.structs.asdict(origin), wanted, NEW)
         if origin.documents is None:
             raise UsageError(f"{where} is not filled to its end.", f"{command}    continues")
         identity = f"bm25 k1={K1} b={B} tokenizer={origin.tokenizer} {identity} source={origin.source[:12]}"
@@ -308,11 +309,10 @@ class SearchEngines:
 
     def filler(self, index: str, url: str | None, analyzer: Analyzer) -> Fill:
         """Fills the index on its server. Raises UsageError, MissingKey or Unavailable where that cannot be asked."""
-        self._server(url, index)
+        server, _ = self._server(url, index, Patience())
 
         def fill(folder: Path, documents: Iterable[Document], *, source: str) -> None:
             """Goes on with an index that was begun; one that is whole is left as it is."""
-            server, _ = self._server(url, index)  # again: a download of hours may lie between
             where, meta = f"{self.name}:{index}", {"source": source, "tokenizer": analyzer.tokenizer}
 
             def check(bulk: BulkReply) -> None:
@@ -336,10 +336,8 @@ class SearchEngines:
                 held = 0
             else:
                 if (origin := facts.mappings.meta.llmfair) is None:
-                    raise UsageError(
-                        f"{where} is there already, and was not filled by llmfair.", "the name of a new index"
-                    )
-                _refuse_other(where, origin, source, analyzer)
+                    raise UsageError(f"{where} is there already, and was not filled by llmfair.", NEW)
+                refuse_other(where, msgspec.structs.asdict(origin), meta, NEW)
                 if origin.documents is not None:
                     return
                 server.ask("POST", f"/{index}/_refresh", dict)
@@ -357,19 +355,15 @@ class SearchEngines:
 
         return fill
 
-    def _server(
-        self, url: str | None, index: str, patience: Patience | None = None
-    ) -> tuple[SearchServer, str]:
+    def _server(self, url: str | None, index: str, patience: Patience) -> tuple[SearchServer, str]:
         """The server and its version. Raises UsageError for one of another kind, and for no name of an index."""
         if not _NAME.fullmatch(index):
             raise UsageError(
                 f"--engine {self.name}{f':{index}' if index else ''} names no index.",
                 f"--engine {self.name}:pages    in lower case",
             )
-        server = SearchServer(url, self.name, patience or Patience())
-        version = server.ask("GET", "/", ServerReply, absent=ServerReply(Version("", ""))).version
-        if not version.distribution:
-            raise server.odd("404 for its address")
+        server = SearchServer(url, self.name, patience)
+        version = server.ask("GET", "/", ServerReply).version
         if (kind := version.distribution) != self.name:
             raise UsageError(f"{server.name} is {kind}, and not {self.name}.", f"--engine {kind}:{index}")
         return server, version.number
@@ -422,9 +416,6 @@ class RestEngine:
         def check(answer: SearchReply) -> None:
             if answer.timed_out or answer.shards.failed:
                 raise Transient(f"{self.server.name} searched a part of the index only")
-            hits = answer.hits.hits
-            if len(hits) > size or len({hit.doc_id for hit in hits}) < len(hits):
-                raise self.server.odd(f"it has more than {size:,} hits, or one twice")
 
         body = {"size": size, "_source": False, "track_total_hits": False, "query": query}
         answer = self.server.ask("POST", self.path, SearchReply, body, check)
@@ -433,12 +424,6 @@ class RestEngine:
 
 class Missing(UsageError, KeyError):
     """A document that was found before, or is the user's, and is not in the index."""
-
-
-def _refuse_other(where: str, there: IndexSource, source: str | None, analyzer: Analyzer) -> None:
-    """Raises RunConflict for an index of other documents, or of another analyzer."""
-    tokenizers, sources = (there.tokenizer, analyzer.tokenizer), (there.source, source or there.source)
-    refuse_other(where, (("source", *sources), ("tokenizer", *tokenizers)), "the name of a new index")
 
 
 def _batches(documents: Iterable[Document], analyzer: Analyzer) -> Iterator[list[bytes]]:

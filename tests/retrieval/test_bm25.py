@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from llmfair.errors import RunConflict, UsageError
+from llmfair.errors import UsageError
 from llmfair.nouns import Document
-from llmfair.retrieval.bm25 import MANIFEST, Bm25Index, entry, stored
+from llmfair.retrieval import bm25
+from llmfair.retrieval.bm25 import MANIFEST, Bm25Index, content, stored
 from llmfair.retrieval.engine import ENGLISH, STANDARD, Analyzer, Engine, Hit
 from tests.retrieval.search_stub import Exact
 
@@ -284,39 +285,47 @@ def found(engine: Engine) -> list[object]:
     return [engine.count(), *tops, *(engine.scores(QUERIES[3], [hit.doc_id for hit in top]) for top in tops)]
 
 
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bm25, "COMMIT_EVERY", 100)
+
+
 @pytest.mark.whole
+@pytest.mark.usefixtures("often")
 def test_a_build_that_broke_off_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BrokenStreamError):
-        stored(PATH, documents(1_000, fail_at=777), "a" * 64, ENGLISH, commit_every=100)
+        stored(PATH, documents(1_000, fail_at=777), "a" * 64, ENGLISH)
     assert not PATH.exists()
     written = list[Document]()
 
-    def counted(document: Document) -> object:
+    def counted(document: Document) -> str:
         written.append(document)
-        return entry(document)
+        return content(document)
 
-    monkeypatch.setattr("llmfair.retrieval.bm25.entry", counted)
-    resumed = stored(PATH, documents(1_000), "a" * 64, ENGLISH, commit_every=100)
+    monkeypatch.setattr(bm25, "content", counted)
+    resumed = stored(PATH, documents(1_000), "a" * 64, ENGLISH)
     assert len(written) == 1_000 - 700
     whole = stored(Path("whole"), documents(1_000), "a" * 64, ENGLISH)
     assert found(resumed) == found(whole) and resumed.identity == whole.identity
 
 
 @pytest.mark.whole
+@pytest.mark.usefixtures("often")
 def test_a_build_of_something_else_begins_anew() -> None:
     with pytest.raises(BrokenStreamError):
-        stored(PATH, documents(1_000, fail_at=500), "a" * 64, ENGLISH, commit_every=100)
+        stored(PATH, documents(1_000, fail_at=500), "a" * 64, ENGLISH)
     (left,) = PATH.parent.glob("*.tmp")
     for source, analyzer in (("b" * 64, ENGLISH), ("b" * 64, STANDARD)):
         with pytest.raises(BrokenStreamError):
-            stored(PATH, documents(1_000, fail_at=5), source, analyzer, commit_every=100)
+            stored(PATH, documents(1_000, fail_at=5), source, analyzer)
         assert json.loads((left / MANIFEST).read_bytes())["source"] == source
     assert stored(PATH, documents(60), "b" * 64, STANDARD).count() == 60
 
 
+@pytest.mark.usefixtures("often")
 def test_what_cannot_be_gone_on_with_begins_anew() -> None:
     with pytest.raises(BrokenStreamError):
-        stored(PATH, documents(1_000, fail_at=500), "a" * 64, ENGLISH, commit_every=100)
+        stored(PATH, documents(1_000, fail_at=500), "a" * 64, ENGLISH)
     (left,) = PATH.parent.glob("*.tmp")
     (left / "meta.json").write_text("{")
     assert stored(PATH, documents(300), "a" * 64, ENGLISH).count() == 300
@@ -341,29 +350,19 @@ def test_an_index_of_another_form_is_made_anew() -> None:
     assert stored(PATH, documents(50), "a" * 64, ENGLISH).count() == 50
 
 
-def test_an_index_of_something_else_is_refused_by_name() -> None:
-    stored(PATH, documents(30), "a" * 64, ENGLISH)
-    for source, analyzer, named in (
-        ("b" * 64, ENGLISH, "source is aaaaaaaaaaaa, not bbbbbbbbbbbb"),
-        ("a" * 64, STANDARD, "tokenizer is en_stem, not standard"),
-    ):
-        with pytest.raises(RunConflict, match=f"made/index is another one: {named}"):
-            stored(PATH, documents(30), source, analyzer)
-    assert stored(PATH, documents(0), "a" * 64, ENGLISH).count() == 30
-
-
-def test_an_index_of_something_else_may_be_replaced_when_the_new_one_is_whole() -> None:
+def test_an_index_of_something_else_is_replaced_when_the_new_one_is_whole() -> None:
     before = found(stored(PATH, documents(30), "a" * 64, ENGLISH))
     with pytest.raises(BrokenStreamError):
-        stored(PATH, documents(60, fail_at=50), "b" * 64, STANDARD, replaces=True)
+        stored(PATH, documents(60, fail_at=50), "b" * 64, STANDARD)
     assert found(stored(PATH, documents(0), "a" * 64, ENGLISH)) == before
-    assert stored(PATH, documents(60), "b" * 64, STANDARD, replaces=True).count() == 60
-    assert stored(PATH, documents(0), "b" * 64, STANDARD, replaces=True).count() == 60
+    assert stored(PATH, documents(60), "b" * 64, STANDARD).count() == 60
+    assert stored(PATH, documents(0), "b" * 64, STANDARD).count() == 60
 
 
 BUILDING = """
-from tests.retrieval.test_bm25 import ENGLISH, PATH, documents, stored
-stored(PATH, documents(6_000), "a" * 64, ENGLISH, commit_every=500)
+from tests.retrieval.test_bm25 import ENGLISH, PATH, bm25, documents, stored
+bm25.COMMIT_EVERY = 500
+stored(PATH, documents(6_000), "a" * 64, ENGLISH)
 """
 
 
@@ -392,6 +391,6 @@ def test_a_build_killed_at_random_moments_gives_the_same_answers() -> None:
             break
         committed.append(held(left))
     assert committed == sorted(committed) and committed[-1] > 0, committed
-    resumed = stored(PATH, documents(6_000), "a" * 64, ENGLISH, commit_every=500)
+    resumed = stored(PATH, documents(6_000), "a" * 64, ENGLISH)
     whole = stored(Path("whole"), documents(6_000), "a" * 64, ENGLISH)
     assert found(resumed) == found(whole)
