@@ -67,7 +67,7 @@ def read_choice(completion: Completion, form: Form) -> Choice:
 
 def read_margin(completion: Completion, labels: Sequence[str]) -> Choice:
     """Reads the log-probabilities of the two labels instead of the text; one cut off at its limit has them."""
-    if completion.finish not in (Finish.STOP, Finish.LENGTH):
+    if completion.finish not in ANSWERED:
         return Choice(None, _BY_FINISH[completion.finish])
     sent, mass = labels_sent(completion, labels)
     first, second = (sent.get(label, -math.inf) for label in labels)
@@ -79,13 +79,15 @@ def read_margin(completion: Completion, labels: Sequence[str]) -> Choice:
     return Choice(int(first < second), margin=margin, mass=mass)
 
 
+ANSWERED = (Finish.STOP, Finish.LENGTH)
+"""How answers end whose first token has margins."""
 LEAST_MASS = 0.001
 """Labels that together hold less of the first token's probability say nothing: the answer begins otherwise."""
 
 
 def labels_sent(completion: Completion, labels: Sequence[str]) -> tuple[Mapping[str, float], float]:
     """The log-probabilities of the labels that an answer has, and their share of the first token's, at most 1."""
-    logprobs = completion.logprobs or {}
+    logprobs = (completion.finish in ANSWERED and completion.logprobs) or {}
     sent = {label: logprobs[label] for label in labels if math.isfinite(logprobs.get(label, -math.inf))}
     return sent, min(1.0, math.fsum(math.exp(min(value, 0.0)) for value in sent.values()))
 

@@ -6,6 +6,7 @@ is kept for every window.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -19,6 +20,7 @@ from llmfair.rankers.questions import OFFERED, is_formed
 from llmfair.rankers.strategies import Plan, Ranked, Strategy, Window, WindowAnswer
 
 RETRY_DRAWS = 100
+POLICY = re.compile("repair|fail|retry(?::(0?[1-9]|[1-9][0-9]))?")
 T = TypeVar("T")
 
 
@@ -61,18 +63,13 @@ class ListwiseRanker:
 
 def retries_of(on_bad_answer: str) -> int:
     """How often a policy asks again after a bad answer. Raises UsageError for an unknown policy."""
-    match on_bad_answer.split(":"):
-        case ["repair"] | ["fail"]:
-            return 0
-        case ["retry"]:
-            return 1
-        case ["retry", count] if count.isdecimal() and len(count) <= 2 and int(count):
-            return int(count)
-    policies = ("repair", "retry", "fail")
-    raise UsageError(
-        f"--on-bad-answer '{on_bad_answer}' is no policy.{did_you_mean(on_bad_answer, policies)}",
-        "repair, retry, retry:N (N from 1 to 99) or fail",
-    )
+    if (policy := POLICY.fullmatch(on_bad_answer)) is None:
+        near = did_you_mean(on_bad_answer, ("repair", "retry", "fail"))
+        raise UsageError(
+            f"--on-bad-answer '{on_bad_answer}' is no policy.{near}",
+            "repair, retry, retry:N (N from 1 to 99) or fail",
+        )
+    return int(policy[1] or on_bad_answer == "retry")
 
 
 def readings_of(

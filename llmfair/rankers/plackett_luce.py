@@ -32,11 +32,8 @@ AT_ONCE = 2**21
 
 
 def log_weights(scores: ArrayLike, alpha: float) -> Floats:
-    """s̃ = s̄^alpha (`normalised`); shape (n,). Raises ValueError for scores not finite, and alpha beyond [0, 1024)."""
-    values = _finite(scores)
-    if not (math.isfinite(alpha) and 0 <= alpha < 1024):
-        raise ValueError(f"alpha is {alpha:g}; it is a number from 0, below 1024")
-    return normalised(values) ** alpha
+    """s̃ = s̄^alpha (`normalised`), alpha from 0, below 1024; shape (n,). Raises ValueError for scores not finite."""
+    return normalised(scores) ** alpha
 
 
 def normalised(scores: ArrayLike) -> Floats:
@@ -84,8 +81,6 @@ def inclusion(log_weights: ArrayLike, k: int) -> Floats:
     """
     weights = _finite(log_weights)
     n = len(weights)
-    if k < 1:
-        raise ValueError(f"k is {k}; it is a whole number from 1")
     if k >= n:
         return np.ones(n)
     # whether an item is shown is decided against the k + 1-th: far before it all are, far behind it none is
@@ -132,8 +127,6 @@ def _among_the_first(relative: Floats, k: int, nodes: Floats) -> Floats:
 def _finite(values: ArrayLike) -> Floats:
     """The values as an array of one finite number per item. Raises ValueError naming the first that is not."""
     numbers = np.asarray(values, dtype=np.float64)
-    if numbers.ndim != 1:
-        raise ValueError(f"scores of shape {numbers.shape}; they are one number per item")
     if not np.isfinite(numbers).all():
         place = int(np.argmin(np.isfinite(numbers)))
         raise ValueError(f"the score of item {place + 1} is {numbers[place]:g}")

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, ClassVar, Literal
 
-from llmfair.errors import UsageError
 from llmfair.io import files
 from llmfair.nouns import Completion, Expects, Finish, Labels, Permutation, Scores
 from llmfair.rankers.answers import BY_FINISH, AnswerClass, ReaderName, Reading, read
-from llmfair.rankers.choices import LEAST_MASS, labels_sent, read_text
+from llmfair.rankers.choices import ANSWERED, LEAST_MASS, labels_sent, read_text
 from llmfair.rankers.reader import read_support
 
 Margins = Literal["none", "welcome", "needed"]
@@ -27,8 +26,6 @@ YES, NO = "Yes", "No"
 OUT_OF_SIGHT = -50.0
 """The log-probability that stands for that of a label which is not among the alternatives."""
 MOSTLY = 0.5
-ANSWERED = (Finish.STOP, Finish.LENGTH)
-"""How answers end whose first token has margins."""
 _OF_ORDERS = frozenset("[0123456789] >")
 
 
@@ -101,18 +98,22 @@ class BestOf(Question):
         return Reading(AnswerClass.OK if complete else reading.answer_class, order, len(named))
 
 
-@dataclass(frozen=True)
-class Choice(Question):
-    """The one best item, by its letter: the likeliest label where a backend has margins, else what the answer says."""
-
-    prompt: str
-    margins: ClassVar[Margins] = "welcome"
+class Lettered(Question):
+    """Items that are called by their letters."""
 
     def label(self, place: int) -> str:
         return ascii_uppercase[place]
 
     def expects(self, n: int) -> Labels:
         return Labels(letters(n))
+
+
+@dataclass(frozen=True)
+class Choice(Lettered):
+    """The one best item, by its letter: the likeliest label where a backend has margins, else what the answer says."""
+
+    prompt: str
+    margins: ClassVar[Margins] = "welcome"
 
     def best(self, n: int) -> int:
         return 1
@@ -131,17 +132,11 @@ class Choice(Question):
         return Reading(AnswerClass.OK, (item, *(place for place in range(n) if place != item)), 1)
 
 
-class Letters(Question):
+class Letters(Lettered):
     """All items, by how likely each one's letter is as the first token; letters out of sight come last, as shown."""
 
     prompt = "first"
     margins: ClassVar[Margins] = "needed"
-
-    def label(self, place: int) -> str:
-        return letters(place + 1)[place]
-
-    def expects(self, n: int) -> Labels:
-        return Labels(letters(n))
 
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
         if completion.finish not in ANSWERED:
@@ -165,7 +160,7 @@ class YesNo(Question):
 
     def read(self, completion: Completion, n: int, reader: ReaderName) -> Reading:
         sent, mass = labels_sent(completion, (YES, NO))
-        if mass >= LEAST_MASS and completion.finish in ANSWERED:
+        if mass >= LEAST_MASS:
             yes, no = (max(sent.get(label, -math.inf), OUT_OF_SIGHT) for label in (YES, NO))
             return Reading(AnswerClass.OK, (0,), 1, scores=(yes - no,))
         if completion.finish is not Finish.STOP:
@@ -239,14 +234,12 @@ def is_formed(completion: Completion, expects: Expects, read: bool) -> bool:
 
 
 def letters(n: int) -> tuple[str, ...]:
-    """The labels of n items. Raises UsageError for more than there are letters."""
-    if n > MOST_LABELS:
-        raise UsageError(f"{n} items have no letters of their own.", f"at most {MOST_LABELS} at once")
+    """The labels of n items, of which there are `MOST_LABELS` at most."""
     return tuple(ascii_uppercase[:n])
 
 
 def by_margin(completion: Completion, labels: Sequence[str]) -> tuple[list[int], float]:
     """The places of the labels that are sent, the likeliest first, of equals the one shown first; and their mass."""
-    sent, mass = labels_sent(completion, labels) if completion.finish in ANSWERED else ({}, 0.0)
+    sent, mass = labels_sent(completion, labels)
     places = [place for place, label in enumerate(labels) if label in sent and mass >= LEAST_MASS]
     return sorted(places, key=lambda place: -sent[labels[place]]), mass

@@ -207,15 +207,13 @@ class Strategy(ABC):
 
     def facts(self) -> dict[str, Any]:
         """What results say of the windows: None each where the settings of windows do nothing."""
-        return dict.fromkeys(WINDOW_FACTS)
+        return {name: vars(self).get(name) for name in WINDOW_FACTS}
 
 
 def strategy_of(spec: str, settings: Mapping[str, Any]) -> Strategy:
     """A registered strategy, `NAME[:key=value,…]`, from settings of a listwise audit. Raises UsageError."""
     name, _, text = spec.partition(":")
     kind = lookup("strategy", name)
-    if text and not kind.declared:
-        raise UsageError(f"strategy {name} has no parameters.", f"write --strategy {name}")
     of_settings = {field.name: settings[field.name] for field in fields(kind) if field.name in settings}
     strategy: Strategy = kind(**{**of_settings, **read_parameters(name, text, kind.declared)})
     return strategy
@@ -373,7 +371,7 @@ class Tournament(Strategy):
             count = ceil(n / self.group)
             sizes = [n * (number + 1) // count - n * number // count for number in range(count)]
             stages.append(sizes)
-            n = sum(self.question.best(size) if size > 1 else 1 for size in sizes)
+            n = sum(max(1, self.question.best(size)) for size in sizes)
         return stages
 
     def plan(self, n: int) -> Plan:
@@ -553,9 +551,6 @@ class Windows(Strategy):
     def one_pass(self, n: int) -> list[Window]:
         return sent(PLANS[self.windows](n, self.window, self.step, self.depth), n)
 
-    def facts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in WINDOW_FACTS}
-
 
 @register("strategy", "first")
 @dataclass(frozen=True)
@@ -597,6 +592,3 @@ class Partition(Strategy):
     def plan(self, n: int) -> Plan:
         windows = len(self.one_pass(n))
         return Plan(windows, min(1, windows))
-
-    def facts(self) -> dict[str, Any]:
-        return {**dict.fromkeys(WINDOW_FACTS), "window": self.window}

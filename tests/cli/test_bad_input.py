@@ -53,7 +53,7 @@ LINES: list[tuple[str, str]] = [
     ("plan pairwise --power 0.08 --level 0.9", "--power 0.08 is no more than the chance of a false positive at --level 0.9."),
     ("listwise --batch -m openai:any", "each needs the answer of the one before"),
     ("listwise --strategy setwise:c=99", "setwise: c cannot be '99'."),
-    ("listwise --strategy windows:c=3", "strategy windows has no parameters"),
+    ("listwise --strategy windows:c=3", "windows has no parameter 'c'."),
     ("pairwise --batch", "fake:biased cannot do --batch"),
     ("listwise --sequential", "--sequential stops between random windows"),
     ("listwise --design partition --batch --sequential -m openai:any", "--batch asks all at once"),
