@@ -193,7 +193,6 @@ def show(
     if "answered" in document:
         answered = f"{document['answered']} of {len(rows)} queries have an answer"
         notes.append(f"{answered} · utility {document['utility']} · prompt {document['prompt']}")
-    notes += [f"no item has a group of {name}" for name in document.get("attributes_without_item", ())]
     notes += [f"left out: {why}" for why in document.get("left_out", {}).values()]
     notes.append(f"fingerprint {document['fingerprint'][:16]}")
     title = f"{document['dataset']} · {document['documents']} documents · {len(rows)} queries"

@@ -191,25 +191,21 @@ def named_attribute(dataset: GroupedDocuments, name: str | None, mixed: MixedPol
             f"dataset '{dataset.name}' has no attribute: no document has a group.",
             "add lines doc_id, attribute, group to groups.tsv",
         )
-    if name is None and (first := next((of for of in by_name if of not in undeclared), None)) is None:
+    if name is None and (name := next((of for of in by_name if of not in undeclared), None)) is None:
         raise UsageError(
             f"dataset '{dataset.name}' declares none of its attributes.", f"-a {' or -a '.join(by_name)}"
         )
-    if name is not None and CROSSED in name and name not in by_name:
+    if name in by_name:
+        return replace(by_name[name], mixed=mixed)
+    if CROSSED in name:
         parts = (named_attribute(dataset, part, mixed) for part in name.split(CROSSED))
         return by_pairs(name, tuple(chain.from_iterable(of.crossed or (of.name,) for of in parts)))
-    if name is not None and name not in by_name:
-        check_one(name)
-    if name in getattr(dataset, "without_item", ()):
-        raise UsageError(
-            f"no item of {dataset.name} has a group of '{name}'.", f"others have: {', '.join(by_name)}"
-        )
-    if name is not None and name not in by_name:
-        raise UsageError(
-            f"dataset '{dataset.name}' has no attribute '{name}'.{did_you_mean(name, [*by_name, *undeclared])}",
-            f"known: {', '.join(dict.fromkeys((*by_name, *undeclared)))}",
-        )
-    return replace(by_name[name or str(first)], mixed=mixed)
+    check_one(name)
+    known = dict.fromkeys((*by_name, *undeclared))
+    raise UsageError(
+        f"no item of {dataset.name} has a group of '{name}'.{did_you_mean(name, known)}",
+        f"known: {', '.join(known)}",
+    )
 
 
 def compared(attributes: Iterable[Attribute]) -> list[Attribute]:

@@ -73,9 +73,8 @@ class OwnData:
     """Data of a user's own, once all files agree: a `Dataset` with lists, or a source to draw them from.
 
     `where` names it in errors. `lists` are those that there are, `without_list` the queries of which nothing says what
-    is to be ranked, `left_out` why others have none; `missing` counts judgements that were dropped. `without_item`:
-    attributes that are declared beside the data, and that no item has a group of. `undeclared`: what can be asked about
-    though nobody declares it.
+    is to be ranked, `left_out` why others have none; `missing` counts judgements that were dropped. `undeclared`: what
+    can be asked about though nobody declares it.
     """
 
     # Of its own lists every relevant document is at hand.
@@ -88,19 +87,16 @@ class OwnData:
         self.by_id: dict[str, Query] = {}
         self.qrels: dict[str, dict[str, int]] = {}
         self.attributes: list[Attribute] = []
-        self.without_item: list[str] = []
         self.undeclared: list[str] = []
         self.lists: dict[str, list[str]] = {}
         self.left_out: dict[str, str] = {}
         self.without_list: list[str] = []
         self.missing = 0
 
-    def have(self, declared: Mapping[str, Attribute], used: Set[str], beside: bool) -> None:
-        """Takes the attributes that items have groups of; `beside`: `declared` were so beside the data."""
+    def have(self, declared: Mapping[str, Attribute], used: Set[str]) -> None:
+        """Takes the attributes that items have groups of."""
         self.attributes = attributes_of(declared, used)
         self.undeclared = sorted(used - declared.keys())
-        there = {attribute.name for attribute in self.attributes}
-        self.without_item = [name for name in declared if beside and name not in there]
 
     def leave_out_short(self, hint: str) -> None:
         """Leaves out queries with fewer than two candidates. Raises UsageError where nothing is left to rank."""
@@ -169,8 +165,7 @@ class OwnData:
         return Candidates(query, documents, self.qrels.get(query.query_id, {}))
 
     def describe(self) -> dict[str, Any]:
-        unused = {"attributes_without_item": self.without_item} if self.without_item else {}
-        return {"left_out": self.left_out, "judgements_without_document": self.missing, **unused}
+        return {"left_out": self.left_out, "judgements_without_document": self.missing}
 
 
 def read_folder(
@@ -207,7 +202,7 @@ def read_folder(
         for line, doc_id, _, _ in read_groups(groups, None):
             if doc_id not in documents:
                 raise wrong(groups, line, "doc_id", f"'{doc_id}' is not in docs.jsonl", HINT)
-    data.have(declared, used, declared_in.is_file())
+    data.have(declared, used)
     for query_id in data.by_id:
         grades, ranks = data.qrels.get(query_id, {}), ranked.get(query_id, {})
         if not ranked and grades and all(grade >= 1 for grade in grades.values()):
@@ -270,11 +265,9 @@ LINES: Mapping[str, Any] = {
 """A line of docs.jsonl of which this field must be there and not blank."""
 
 
-def identifier(value: object) -> str | None:
-    """A document or query id as `str`; white space would break every TREC file it appears in."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value if isinstance(value, str) and value.split() == [value] else None
+def is_id(text: str) -> bool:
+    """Whether a text can be the id of a document or query: white space would break every TREC file it appears in."""
+    return text.split() == [text]
 
 
 def read_queries(path: Path) -> dict[str, Query]:
@@ -290,7 +283,7 @@ def read_queries(path: Path) -> dict[str, Query]:
 
 def check_query_id(path: Path, line: int, field: str, query_id: str, earlier: Container[str]) -> None:
     """Raises UsageError for what is no id, and for one that is there already."""
-    if identifier(query_id) is None:
+    if not is_id(query_id):
         raise wrong(path, line, field, "is empty or holds white space", HINT)
     if query_id == RESERVED_QUERY:
         raise wrong(path, line, field, RESERVED, HINT)

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from llmfair.datasets.base import load_dataset
-from llmfair.datasets.files import NO_GROUPS, DataOptions, attributes_of, groups_of, identifier, sides_of
+from llmfair.datasets.files import NO_GROUPS, DataOptions, attributes_of, groups_of, is_id, sides_of
 from llmfair.errors import UsageError
 from llmfair.io.files import MOST_OF_JSON, number, read_document, wrong
 from llmfair.io.tables import ending, rows_of
@@ -102,10 +102,9 @@ def read_any_run(path: Path, scores_kept: bool = False) -> RunFile:
                 raise wrong(path, line, missing[0], f"there is no such column ({', '.join(row)})", HINT)
             query_id, doc_id = row[query].strip(), row["doc_id"].strip()
             for name, text in ((query, query_id), ("doc_id", doc_id)):
-                if identifier(text) is None:
-                    raise wrong(
-                        path, line, name, f"'{text}' is no id: it is empty or holds white space", HINT
-                    )
+                if not is_id(text):
+                    what = f"'{text}' is no id: it is empty or holds white space"
+                    raise wrong(path, line, name, what, HINT)
             if doc_id in scored.setdefault(query_id, {}):
                 what = f"'{doc_id}' was already ranked in query '{query_id}'"
                 raise wrong(path, line, "doc_id", what, HINT)

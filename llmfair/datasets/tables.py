@@ -17,7 +17,7 @@ from typing import Any
 
 from llmfair.datasets.attributes import by_pairs, read_attributes, shipped_attributes
 from llmfair.datasets.base import cache_folder, check_one
-from llmfair.datasets.files import ATTRIBUTES, NO_GROUPS, DataOptions, Groups, OwnData, groups_of, identifier
+from llmfair.datasets.files import ATTRIBUTES, NO_GROUPS, DataOptions, Groups, OwnData, groups_of, is_id
 from llmfair.datasets.judgements import HINT as RUN_HINT
 from llmfair.datasets.judgements import read_any_run
 from llmfair.errors import MissingExtra, UsageError, did_you_mean, line_of
@@ -78,7 +78,7 @@ class Columns:
         ):
             if not needed:
                 raise self.fail(of, "is empty" if self.names[of] in row else self.absent(of, row), line)
-            if of != "title" and cells[of] and identifier(cells[of]) is None:
+            if of != "title" and cells[of] and not is_id(cells[of]):
                 raise self.fail(of, f"'{cells[of]}' holds white space", line)
         if cells["query_id"] == RESERVED_QUERY:
             raise self.fail("query_id", RESERVED, line)
@@ -122,25 +122,15 @@ def read_table(
     for the first row that is wrong.
     """
     declared_in = Path(options.attributes) if options.attributes else declared_in
-    beside = bool(options.attributes) or declared_in.is_file()
+    beside = options.attributes or declared_in.is_file()
     declared = read_attributes(declared_in if beside else shipped_attributes())
     wanted = [*options.wanted, *chain.from_iterable(of.crossed for of in declared.values())]
     attributes = {name: by_pairs(name) for name in wanted if name not in COLUMNS} | declared
     columns = Columns(path, _renamed(options.columns, attributes), attributes, declared_in)
-    theirs = {column.casefold(): of for of, column in columns.names.items()}
     data, there, query_ids = OwnData(name, str(path)), dict[str, None](), dict[str, str]()
     lines: dict[tuple[str, ...], int] = {}
     shared: dict[tuple[object, ...], Groups] = {}
     for line, row in rows_with({*columns.names.values()}):
-        for column in row:
-            if (
-                column not in there
-                and column not in columns.names.values()
-                and (of := theirs.get(column.casefold(), ""))
-                and columns.names[of] not in row
-                and columns.names.get(INSTEAD.get(of, "")) not in row
-            ):
-                raise columns.fail(of, columns.absent(of, row), line)  # but for capital letters it is there
         there |= dict.fromkeys(row)
         cells, groups = columns.cells(line, row), columns.groups(line, row)
         words, doc_id = cells["query"], cells["doc_id"]
@@ -162,14 +152,15 @@ def read_table(
             data.qrels.setdefault(query_id, {})[doc_id] = columns.grade(line, relevance)
     if not there:
         raise columns.fail("", "has no rows")
+    others = [column for column in there if column not in columns.names.values()]
+    folded = {*map(str.casefold, others)}
     for of, column in columns.names.items():
-        if of != column and column not in there:
-            raise columns.fail(of, f"{columns.absent(of, there)} (--columns)")
+        in_capitals = column.casefold() in folded and columns.names.get(INSTEAD.get(of, "")) not in there
+        if column not in there and (of != column or in_capitals):
+            raise columns.fail(of, columns.absent(of, there))
     data.leave_out_short(HINT)
-    data.have(declared, {of for groups in shared.values() for of in groups}, beside)
-    known = {*data.without_item, *(of.name for of in data.attributes)}
-    data.without_item += [of for of in options.wanted if columns.names.get(of) in there and of not in known]
-    data.undeclared += [column for column in there if column not in columns.names.values()]
+    data.have(declared, {of for groups in shared.values() for of in groups})
+    data.undeclared += others
     if not data.attributes:
         check_one(options.asked or "")
         gone = (of for of in attributes if columns.names[of] not in there)
@@ -300,7 +291,7 @@ def ir_collection(name: str, options: DataOptions, indexes: Path) -> OwnData:
     }
     data.lists = {query_id: [*lists[query_id]] for query_id in data.by_id if query_id in lists}
     data.leave_out_short(COLLECTION_HINT)
-    data.have(declared, used, False)
+    data.have(declared, used)
     return data
 
 

@@ -63,7 +63,7 @@ def test_a_folder_shows_undeclared_groups_and_takes_none_by_default() -> None:
 
 def test_any_column_of_a_table_is_looked_at() -> None:
     assert "race: Asian 12, Black 12, White 12" in ran("datasets", "show", "mine.csv", "-a", "race").out
-    refuses("no attribute 'rce'. Did you mean 'race'?", "datasets", "show", "mine.csv", "-a", "rce")
+    refuses("a group of 'rce'. Did you mean 'race'?", "datasets", "show", "mine.csv", "-a", "rce")
 
 
 def test_a_name_that_is_there_is_no_mistake_however_like_a_declared_one_it_is() -> None:
@@ -116,10 +116,10 @@ def test_contrasts_and_groups_too_small() -> None:
         ({"attribute": "race", "contrast": "reference:Whit"}, "race has no group 'Whit'. Did you mean 'White'?"),
         ({"attribute": "race", "min_group": 13}, "race has 0 groups of 13 items or more; a comparison takes two."),
         ({"attribute": "race", "buckets": "equal"}, "lists are drawn by a protected and an unprotected group"),
-        ({"attribute": "rce"}, "has no attribute 'rce'. Did you mean 'race'?"),
+        ({"attribute": "rce"}, "no item of mine has a group of 'rce'. Did you mean 'race'?"),
         ({"attribute": "gender,race"}, "-a gender,race could mean each attribute by itself, or their intersection"),
         ({"attribute": "blank"}, "no item of mine has a group of 'blank'"),
-        ({"attribute": "gender*rce"}, "has no attribute 'rce'"),
+        ({"attribute": "gender*rce"}, "no item of mine has a group of 'rce'"),
         ({"attribute": ["gender", "race"]}, "one run is of one attribute, and gender and race are named."),
         ({"contrast": "reference"}, "--contrast is 'reference', but takes binary, pairs, rest or reference:GROUP"),
     ],
