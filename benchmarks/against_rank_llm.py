@@ -72,7 +72,7 @@ def ours(work: Work, port: int) -> dict[str, Any]:
     from llmfair.asking.limits import Limits, Progress
     from llmfair.audits.listwise.settings import ListwiseSettings
     from llmfair.backends.base import BackendOptions
-    from llmfair.backends.openai import openai
+    from llmfair.backends.openai import OpenAI
     from llmfair.nouns import Attribute, Candidates, Document, Probe, Query, Sampling, Side
     from llmfair.prompts import load_prompt
     from llmfair.rankers.listwise import ListwiseRanker
@@ -94,7 +94,7 @@ def ours(work: Work, port: int) -> dict[str, Any]:
         probe = Probe(query, Candidates(Query(query, query), documents, {}), "neutral", "neutral")
         return Program(query, lambda: ranker.steps(probe))
 
-    backend = openai("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))
+    backend = OpenAI("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))
     asyncio.run(warm(backend))
     programs, progress, rounds = [program(*one) for one in work.texts()], Progress(), 0
     sampling = Sampling(margins=True, constrain=True, max_tokens=1) if labels else Sampling()

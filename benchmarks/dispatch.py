@@ -89,10 +89,10 @@ def client(shape: Shape, port: int) -> dict[str, float]:
     from llmfair.asking.journal import Journal
     from llmfair.asking.limits import Limits, Progress
     from llmfair.backends.base import BackendOptions
-    from llmfair.backends.openai import openai
+    from llmfair.backends.openai import OpenAI
     from llmfair.nouns import Failure, Sampling
 
-    backend = openai("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))
+    backend = OpenAI("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))
     asyncio.run(warm(backend))  # what is loaded once is no part of a request
     asked = programs(shape)
     if shape.window:

@@ -99,7 +99,7 @@ def key_of(line: bytes) -> str | None:
 
 def in_files(lines: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
     """Keys and lines in as few files as the server's limits allow, in the order they come."""
-    file: list[tuple[str, bytes]] = []
+    file = list[tuple[str, bytes]]()
     size = 0
     for key, line in lines:
         if file and (len(file) >= MOST_LINES or size + len(line) > MOST_BYTES):
@@ -199,7 +199,7 @@ class Batches:
                 raise ValueError("no line has a key")
             return by_key
 
-        answers: dict[str, bytes] = {}
+        answers = dict[str, bytes]()
         most = lines * self.backend.options.max_reply
         for file_id in filter(None, (batch.error_file_id, batch.output_file_id)):
             answers |= self._look(f"files/{file_id}/content", keyed, batch.id, most)
@@ -350,7 +350,7 @@ def dispatch_batch(
     something was, RunConflict for a list of batches that somebody damaged. A KeyboardInterrupt leaves batches running.
     """
     asking = _Asking(list(programs), server, journal, sampling, limits, progress, cache)
-    cause: Incomplete | None = None
+    cause = None
     try:
         asking.fill()
     except (UsageError, BackendError, Incomplete) as error:
@@ -513,7 +513,7 @@ class _Asking:
 
     def _collect(self) -> None:
         """Waits until at least one batch has ended, and files its answers."""
-        words: dict[str, str] = {}
+        words = dict[str, str]()
         pause, heard, ended = FIRST_POLL, time.monotonic(), False
         while True:
             for batch in self.open:

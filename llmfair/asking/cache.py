@@ -128,7 +128,7 @@ def _looked_into(path: Path) -> Iterator[sqlite3.Connection]:
 
 def facts(path: Path) -> dict[str, Any]:
     """Entries, size in bytes, and each model's entries with the times of the first and last. Raises LlmfairError."""
-    rows: list[tuple[str, int, str, str]] = []
+    rows = list[tuple[str, int, str, str]]()
     if path.is_file():
         with _looked_into(path) as database:
             rows = database.execute(

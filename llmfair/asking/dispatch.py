@@ -198,7 +198,7 @@ class Asker:
 
     async def _answer_all(self, program: Program) -> Any:
         steps, search = program.start(), None
-        answers: list[Completion] | None = None
+        answers = None
 
         def advance() -> tuple[bool, Any]:
             """Whether the program has ended, and its result, else its next chats."""
@@ -447,7 +447,7 @@ class Asker:
             progress.in_flight += 1
             progress.limit = self.lanes.places
             try:
-                answer: Any = await backend.complete(request)
+                answer = await backend.complete(request)
                 if not isinstance(answer, Completion):
                     raise UsageError(
                         f"the backend {backend.identity} answers with a {type(answer).__name__}, not a Completion.",

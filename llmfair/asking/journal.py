@@ -74,7 +74,7 @@ def _canonical(value: Any) -> bytes:
 
 def requests(backend: Backend, sampling: Sampling) -> Callable[[str, Chat], Request]:
     """Makes requests to a backend; what chats of one shape and draw have in common is made once."""
-    shapes: dict[Any, tuple[Sampling, Callable[[Chat], str]]] = {}
+    shapes = dict[Any, tuple[Sampling, Callable[[Chat], str]]]()
 
     def request(probe_id: str, chat: Chat) -> Request:
         shape = (chat.expects, chat.draw)

@@ -15,7 +15,7 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping
 
-import numpy as np
+from numpy.random import default_rng
 
 from llmfair import registry
 from llmfair.backends.base import BackendOptions, NoBackend, RateLimited
@@ -82,8 +82,8 @@ def models_of(answerers: Iterable[Answerer]) -> list[str]:
 
 def defaults(model: str, forms: Mapping[str, Answerer]) -> tuple[dict[str, float], dict[str, float]]:
     """A model's parameters: those that its identity always names, and those that it names where they differ."""
-    always: dict[str, float] = {}
-    further: dict[str, float] = {}
+    always = dict[str, float]()
+    further = dict[str, float]()
     for form in forms.values():
         for key, value in form.parameters.get(model, {}).items():
             (always if key in form.named else further)[key] = value
@@ -118,12 +118,12 @@ class Fake(NoBackend):
     async def complete(self, request: Request) -> Completion:
         injected, chat = self.injected, request.chat
         stream = [injected.seed, zlib.crc32(request.key.encode())]
-        rng = np.random.default_rng(stream)
+        rng = default_rng(stream)
         if injected.parameters["latency"]:
             await asyncio.sleep(injected.parameters["latency"])
         if refused := injected.parameters["rate_429"]:
             attempt = self._attempts[request.key] = self._attempts.get(request.key, 0) + 1
-            if np.random.default_rng([*stream, attempt]).random() < refused:
+            if default_rng([*stream, attempt]).random() < refused:
                 raise RateLimited
         form = self.forms.get(chat.about.get("task", ""))
         if form is None:
@@ -136,5 +136,5 @@ class Fake(NoBackend):
             damaged = form.damaged(chat, text)
             text, finish = damaged[int(rng.integers(len(damaged)))]
         measured = request.sampling.margins and finish is Finish.STOP
-        margins = form.margins(chat, injected, np.random.default_rng(stream)) if measured else None
+        margins = form.margins(chat, injected, default_rng(stream)) if measured else None
         return Completion(text, finish, logprobs=margins, model=self.model)

@@ -293,7 +293,7 @@ class LocalModel:
             past = self._read(prompts[0][:shared]).past_key_values
             past.batch_repeat_interleave(len(prompts))
         mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=-1)
-        states: list[torch.Tensor] = []  # what enters the output matrix: (rows, positions kept, width)
+        states = []  # what enters the output matrix: (rows, positions kept, width)
         watch = self._head.register_forward_pre_hook(lambda _, arguments: states.append(arguments[0]))
         with torch.inference_mode(), watch:
             computed = self.model(
@@ -383,7 +383,7 @@ class LocalModel:
 
         ids, mask = self._pad(prompts)
         start = 1 if self.checkpoint.encoder_decoder else ids.shape[1]
-        processors: list[Any] = []
+        processors = list[Any]()
         if any(grammars):
             matchers = [self._matcher(grammar) if grammar else None for grammar in grammars]
             processors.append(constraint(matchers, start))

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from llmfair.backends.base import BROKEN_OFF, BackendOptions, broken_off, fold_system
 from llmfair.backends.faults import BLOCKED, LIMITS, UNPARSEABLE, unknown_field
@@ -43,7 +43,7 @@ def encode_body(
     expects: Expects = FREE,
 ) -> bytes:
     """The body of a chat completion request, as JSON in UTF-8; `limit_name` names the token limit."""
-    body: dict[str, Any] = {
+    body = {
         "model": model,
         "temperature": sampling.temperature,
         limit_name: sampling.max_tokens,
@@ -89,7 +89,7 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
     answer = _content(table(choice.get("message")).get("content")).strip()
     if answer in labels and answer in {_label(token) for token, value in rows if value is None}:
         return {}
-    spellings: dict[str, list[float]] = {}
+    spellings = dict[str, list[float]]()
     for token, value in numbers:
         if (label := _label(token)) in labels and math.isfinite(value) and math.exp(min(value, 0.0)):
             spellings.setdefault(label, []).append(value)
@@ -173,26 +173,17 @@ def is_alias(wanted: str, named: str) -> bool:
 
 
 @register("backend", "openai")
-def openai(name: str, options: BackendOptions) -> OpenAI:
-    """A model on OpenAI or a compatible server. Raises UsageError for a base URL that cannot be used."""
-    if not name:
-        raise UsageError("openai: is not followed by a model.", "for example openai:gpt-5-mini")
-    return OpenAI(name, options)
-
-
 class OpenAI(Server):
-    """A model behind chat completions, without streaming."""
+    """A model behind chat completions, without streaming: of OpenAI or a compatible server."""
 
     path = "chat/completions"
     answers = "a completion"
     key_variables = (KEY_VARIABLE,)
-    header_variables: ClassVar[Mapping[str, str]] = {
-        "openai-organization": "OPENAI_ORG_ID",
-        "openai-project": "OPENAI_PROJECT_ID",
-    }
+    header_variables = {"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}
     custom_headers = "OPENAI_CUSTOM_HEADERS"
 
     def __init__(self, name: str, options: BackendOptions) -> None:
+        """Raises UsageError for a base URL that cannot be used."""
         source = "--base-url" if options.base_url else "OPENAI_BASE_URL"
         base_url = options.base_url or os.environ.get("OPENAI_BASE_URL", "").strip() or OPENAI_URL
         super().__init__(name, options, base_url, source)

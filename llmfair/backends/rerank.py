@@ -27,19 +27,15 @@ VENDORS = {
 
 
 @register("backend", "rerank")
-def rerank(name: str, options: BackendOptions) -> Rerank:
-    """A model behind a rerank endpoint. Raises UsageError without an address, or with one that cannot be used."""
-    return Rerank(name, options)
-
-
 class Rerank(Server):
-    """Scores lists; equal for all questions but `wire`, the form of what is sent."""
+    """A model behind a rerank endpoint, which scores lists; `wire` is the form of what is sent."""
 
     path = "rerank"
     answers = "scores"
     lists_models = False
 
     def __init__(self, name: str, options: BackendOptions) -> None:
+        """Raises UsageError without an address, or with one that cannot be used."""
         base_url = options.base_url or os.environ.get(BASE_VARIABLE)
         if not base_url:
             raise UsageError(

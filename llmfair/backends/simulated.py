@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from llmfair.nouns import Chat, Finish, Labels, Permutation, Side
@@ -51,14 +52,14 @@ class Answerer(ABC):
     prefers: ClassVar[bool] = False
 
     @abstractmethod
-    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+    def answer(self, chat: Chat, injected: Injected, rng: Generator) -> str:
         """What a careful model says; `rng` is the request's own."""
 
     def damaged(self, chat: Chat, answer: str) -> Sequence[Damaged]:
         """What a careless one may say instead: each alike often, in the share `malformed` of all answers."""
         return (answer[: len(answer) // 2], Finish.LENGTH), *BROKEN
 
-    def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float] | None:
+    def margins(self, chat: Chat, injected: Injected, rng: Generator) -> Mapping[str, float] | None:
         """The log-probabilities of the labels between which the answer is drawn; `rng` as `answer` was given it."""
         return None
 
@@ -81,25 +82,23 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @register("simulated", "listwise")
 class ListAnswerer(Answerer):
-    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
+    parameters = {
         "biased": BIASED,
         "random": {**BIASED, "relevance": 0.0, "listwise": 0.0, "prompt": 0.0},
         "oracle": {**BIASED, "relevance": 1.0, "listwise": 0.0, "prompt": 0.0, "noise": 0.0},
     }
     named, shares, prefers = BIASED.keys() - {"alike"}, ("alike",), True
 
-    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+    def answer(self, chat: Chat, injected: Injected, rng: Generator) -> str:
         about, expects = chat.about, chat.expects
         if not isinstance(expects, Labels):
             best = expects.best if isinstance(expects, Permutation) else None
             return in_order(ranked(about, injected, rng)[:best])
         if len(about["sides"]) == 1:  # the first of two labels says yes
-            return expects.labels[
-                int(log_weights(about, injected, rng, np.random.Generator.logistic)[0] <= 0)
-            ]
+            return expects.labels[int(log_weights(about, injected, rng, Generator.logistic)[0] <= 0)]
         return expects.labels[ranked(about, injected, rng)[0]]
 
-    def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float] | None:
+    def margins(self, chat: Chat, injected: Injected, rng: Generator) -> Mapping[str, float] | None:
         """As the answer is drawn: of items the noisy log-weights, of one item alone its own against 0."""
         if not isinstance(chat.expects, Labels):
             return None
@@ -127,8 +126,8 @@ class ListAnswerer(Answerer):
 def log_weights(
     about: Mapping[str, Any],
     injected: Injected,
-    rng: np.random.Generator,
-    drawn: Callable[..., Floats] = np.random.Generator.gumbel,
+    rng: Generator,
+    drawn: Callable[..., Floats] = Generator.gumbel,
 ) -> Floats:
     """Log-weight and noise of the items, by slot; shape (n,).
 
@@ -146,13 +145,13 @@ def log_weights(
     if alike and rng.random() < alike:
         names = (f"{about['query_id']}\n{doc_id}".encode() for doc_id in about["doc_ids"])
         streams = [[injected.seed, zlib.crc32(name), _ITEM_STREAM] for name in names]
-        noise = np.array([drawn(np.random.default_rng(stream), size=1)[0] for stream in streams])
+        noise = np.array([drawn(default_rng(stream), size=1)[0] for stream in streams])
     else:
         noise = drawn(rng, size=n)
     return np.asarray(weights + parameters["noise"] * noise)
 
 
-def ranked(about: Mapping[str, Any], injected: Injected, rng: np.random.Generator) -> list[int]:
+def ranked(about: Mapping[str, Any], injected: Injected, rng: Generator) -> list[int]:
     """Slots 0..n−1, best first: falling log-weight + Gumbel noise, ties in input order."""
     return [int(slot) for slot in np.argsort(-log_weights(about, injected, rng), kind="stable")]
 
@@ -177,7 +176,7 @@ _QUERY_STREAM = 48  # apart from the streams that draw lists, orders and pairs
 
 @register("simulated", "pairwise")
 class Pairs(Answerer):
-    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
+    parameters = {
         "biased": {
             "pairwise": -0.3,  # log odds that an item wins of the side or group that is put behind
             "position": 0.5,  # added to those of the item that is shown first
@@ -188,7 +187,7 @@ class Pairs(Answerer):
     }
     shares, scales, prefers = ("lapse",), ("query_sd", "pair_sd"), True
 
-    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+    def answer(self, chat: Chat, injected: Injected, rng: Generator) -> str:
         if injected.model in self.parameters:  # calls are independent given query and pair
             protected_wins = bool(rng.random() < _chance(chat.about, injected))
             order = [0, 1] if protected_wins == (chat.about["sides"][0] == "protected") else [1, 0]
@@ -209,7 +208,7 @@ class Pairs(Answerer):
             ("<think>The second passage could come first", Finish.UNFINISHED_THINKING),
         )
 
-    def margins(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> Mapping[str, float]:
+    def margins(self, chat: Chat, injected: Injected, rng: Generator) -> Mapping[str, float]:
         """What answers are drawn from, without the draw."""
         labels = chat.expects.labels if isinstance(chat.expects, Labels) else ("1", "2")
         if injected.model not in self.parameters:
@@ -229,7 +228,7 @@ def _chance(about: Mapping[str, Any], injected: Injected) -> float:
     query_id, items = about["query_id"] + about.get("contrast", ""), sorted(about.get("doc_ids", ()))
     for spread, name in (("query_sd", query_id), ("pair_sd", "\n".join((query_id, *items)))):
         if parameters[spread]:
-            effect = np.random.default_rng([injected.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
+            effect = default_rng([injected.seed, zlib.crc32(name.encode()), _QUERY_STREAM])
             log_odds += parameters[spread] * effect.normal()
     # The logistic function by tanh, which overflows for no log odds.
     return (1 + (1 - parameters["lapse"]) * math.tanh(log_odds / 2)) / 2
@@ -246,26 +245,26 @@ NOTHING = "I do not know"
 class Supporter(Answerer):
     """Says that an item supports an output where that is the item's label."""
 
-    plays: ClassVar[Collection[str]] = ("reader",)
+    plays = ("reader",)
 
-    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+    def answer(self, chat: Chat, injected: Injected, rng: Generator) -> str:
         return "yes" if chat.about["label"] and chat.about["label"] == chat.about["output"] else "no"
 
 
 @register("simulated", "rag")
 class Reader(Answerer):
-    plays: ClassVar[Collection[str]] = ("reader",)
-    parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {
+    plays = ("reader",)
+    parameters = {
         "reader": {
             "follow": 1.0,  # share of answers that are read from the items; the others say nothing
             "position": 0.0,  # share of answers that are read from the first item alone
             "malformed": 0.0,  # share of damaged answers
         }
     }
-    shares: ClassVar[Sequence[str]] = ("follow", "position")
+    shares = ("follow", "position")
     named = parameters["reader"].keys()
 
-    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+    def answer(self, chat: Chat, injected: Injected, rng: Generator) -> str:
         """The commonest label among the items, of equals the one shown first."""
         follows, first = (rng.random() < injected.parameters[share] for share in self.shares)
         labels = [label for label in chat.about["labels"][: 1 if first else None] if label]
@@ -279,11 +278,11 @@ class Reader(Answerer):
 class Refiner(Answerer):
     """Without a word that would help, `fake:refiner` repeats the query, which adds nothing."""
 
-    plays: ClassVar[Collection[str]] = ("refiner", "name")
+    plays = ("refiner", "name")
     parameters = {model: {"malformed": 0.0} for model in plays}
     named = ("malformed",)
 
-    def answer(self, chat: Chat, injected: Injected, rng: np.random.Generator) -> str:
+    def answer(self, chat: Chat, injected: Injected, rng: Generator) -> str:
         about = chat.about
         named = [about["subgroup"]] if injected.model == "name" else about["hints"]
         return json.dumps({"keywords": named or [about["query"]]}, ensure_ascii=False)

@@ -252,7 +252,7 @@ class VLLM:
                 f"vllm: has no --backend-arg '{unknown}'.{did_you_mean(unknown, names)}",
                 "it takes the fields of vLLM's AsyncEngineArgs, for example tensor_parallel_size=2",
             )
-        ours: dict[str, Any] = {
+        ours = {
             "model": checkpoint.source,
             "revision": checkpoint.revision,
             "tokenizer_revision": checkpoint.revision,
@@ -338,7 +338,7 @@ def text_parameters(request: Request) -> Any:
 
     sampling = request.sampling
     extra = {key: value for key, value in sampling.extra.items() if key != "chat_template_kwargs"}
-    fields: dict[str, Any] = {
+    fields = {
         "temperature": sampling.temperature,
         "max_tokens": sampling.max_tokens,
         # A seed of the request's own: with one for all, prompts that resemble each other get the same draws.
@@ -360,7 +360,7 @@ def text_parameters(request: Request) -> Any:
 
 def read_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
     """`--backend-arg` as the engine takes it: values that are JSON as such. Raises UsageError for one of ours."""
-    arguments: dict[str, Any] = {}
+    arguments = dict[str, Any]()
     for key, text in settings.items():
         if key in _OURS:
             raise UsageError(

@@ -526,7 +526,7 @@ def read_lines(path: Path, of: type[T]) -> Iterator[T]:
 
 def read_csv(path: Path, what: str, of: Callable[[dict[str, str]], T]) -> list[T]:
     """Each line of a file read by `of`, in order. Raises UsageError naming a line that is not `what`."""
-    rows: list[T] = []
+    rows = []
     reader = csv.reader((line for _, line in whole_lines(path, AGAIN)), strict=True)
     try:
         names = next(reader)

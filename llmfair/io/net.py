@@ -160,7 +160,7 @@ class Client:
             response = None
             try:
                 async with asyncio.timeout(self.seconds) as alarm:
-                    item: Any = await self._begin("GET", url, None, None, unpack)
+                    item = await self._begin("GET", url, None, None, unpack)
                     response = item
                     while item:
                         alarm.reschedule(None)

@@ -51,7 +51,7 @@ def cell(path: Path, line: int, field: str, read: Callable[[str], T], text: str)
 
 def read_qrels(path: Path, hint: str = "") -> dict[str, dict[str, tuple[int, int]]]:
     """Judgements as `{query_id: {doc_id: (relevance, line)}}`. Raises UsageError, of a pair judged in two ways too."""
-    judged: dict[str, dict[str, tuple[int, int]]] = {}
+    judged = dict[str, dict[str, tuple[int, int]]]()
     for line, (query_id, _, doc_id, text) in columns(path, QRELS, hint=hint):
         relevance = cell(path, line, "relevance", integer, text)
         earlier, first = judged.setdefault(query_id, {}).setdefault(doc_id, (relevance, line))
@@ -63,8 +63,8 @@ def read_qrels(path: Path, hint: str = "") -> dict[str, dict[str, tuple[int, int
 
 def read_ranks(path: Path) -> dict[str, dict[str, tuple[int, int]]]:
     """Candidate lists of a six-column run as `{query_id: {doc_id: (rank, line)}}`, ranks distinct in a query."""
-    ranked: dict[str, dict[str, tuple[int, int]]] = {}
-    places: dict[tuple[str, int], int] = {}
+    ranked = dict[str, dict[str, tuple[int, int]]]()
+    places = dict[tuple[str, int], int]()
     for line, (query_id, _, doc_id, text, _, _) in columns(path, RUN):
         rank = cell(path, line, "rank", integer, text)
         _, first = ranked.setdefault(query_id, {}).setdefault(doc_id, (rank, line))
@@ -96,8 +96,8 @@ def read_run(path: Path, scores_kept: bool = False, hint: str = "") -> RunFile:
     Rankings without ties are without scores, too, unless these are kept: a large run is held many times. Raises
     UsageError.
     """
-    scored: dict[str, dict[str, float]] = {}
-    last: dict[str, tuple[float, float]] = {}
+    scored = dict[str, dict[str, float]]()
+    last = dict[str, tuple[float, float]]()
     tag, rising, compared = "", True, False
     for line, (query_id, _, doc_id, rank, text, tag) in columns(path, RUN, hint=hint):  # noqa: B007
         place, score = cell(path, line, "rank", number, rank), cell(path, line, "score", number, text)
@@ -198,7 +198,7 @@ def run_lines(rankings: Iterable[Ranking], tag: str) -> Iterator[str]:
 
 def read_scores(path: Path, hint: str = "") -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
     """What `scores_lines` writes, by query_id and the documents best first. Raises UsageError."""
-    rankings: list[tuple[str, dict[str, float]]] = []
+    rankings = list[tuple[str, dict[str, float]]]()
     for line, (query_id, doc_id, text) in columns(path, ("query_id", "doc_id", "score"), "\t", hint):
         if not rankings or rankings[-1][0] != query_id or doc_id in rankings[-1][1]:
             rankings.append((query_id, {}))

@@ -22,8 +22,7 @@ from llmfair.metrics.targets import IMPLIES, SPREAD, SPREAD_TO_TARGET, cells, ta
 def attention_weights(n: int, discount: str = "trec") -> Floats:
     """w(r) of the ranks 1..n: 1/log2(max(r, 2)) (`trec`) or 1/log2(r + 1) (`log2`); shape (n,)."""
     ranks = np.arange(1, n + 1)
-    weights: Floats = 1 / np.log2(np.maximum(ranks, 2) if discount == "trec" else ranks + 1)
-    return weights
+    return 1 / np.log2(np.maximum(ranks, 2) if discount == "trec" else ranks + 1)
 
 
 def kullback_leibler(p: Floats, q: Floats, eps: float = 0.0) -> float:
@@ -93,8 +92,7 @@ def awrf(judged: Judged, cutoff: int | None, log: str, discount: str, **spread: 
 def shares_of(rows: Floats) -> Floats | None:
     """Mean membership of the documents with mass, unweighted; shape (groups,). None when none has any."""
     held = rows[rows.any(axis=1)]
-    mean: Floats | None = held.mean(axis=0) if len(held) else None
-    return mean
+    return held.mean(axis=0) if len(held) else None
 
 
 @measure(

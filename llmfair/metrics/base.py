@@ -265,7 +265,7 @@ class Groups:
     @cached_property
     def of_documents(self) -> Mapping[str, set[str]]:
         """The groups that documents have, by attribute."""
-        groups: dict[str, set[str]] = {}
+        groups = dict[str, set[str]]()
         for document in of_each_kind(self.documents):
             for attribute, names in document.groups.items():
                 groups.setdefault(attribute, set()).update(names)
@@ -470,7 +470,7 @@ def assignments(text: str) -> dict[str, str] | None:
 
     A value stands bare, in quotes, or in braces; each key once. This is the grammar of ir_measures.
     """
-    written: dict[str, str] = {}
+    written = dict[str, str]()
     while text.strip():
         match = _ASSIGNMENT.match(text)
         if match is None or match[1] in written:
@@ -494,7 +494,7 @@ def between_commas(text: str) -> list[str]:
 
 def read_arguments(name: str, written: Mapping[str, str], readers: Mapping[str, Free]) -> dict[str, Any]:
     """The value of every parameter of what is called so, those written over the defaults. Raises UsageError."""
-    values: dict[str, Any] = {param: free.default for param, free in readers.items()}
+    values = {param: free.default for param, free in readers.items()}
     for param, text in sorted(written.items()):
         if param not in readers:
             raise unknown_param(name, param, readers)
@@ -508,7 +508,7 @@ def read_parameters(name: str, text: str, declared: Declared) -> dict[str, Any]:
     Raises UsageError.
     """
     readers = {param: reader_of(allowed) for param, allowed in declared.items()}
-    written: dict[str, str] = {}
+    written = dict[str, str]()
     for part in between_commas(text) if text else ():
         param, _, value = map(str.strip, part.partition("="))
         if not value or param in written:

@@ -265,7 +265,7 @@ def _exposed(
         figures = expected(retrieved, norm, of)
         if isinstance(figures, Undefined):
             return figures
-        bounded: Bounded | None = getattr(figures, figure)
+        bounded = getattr(figures, figure)
         if bounded is None:
             return Undefined("no_useful")
         if bounded.degenerate and norm != "raw":

@@ -182,7 +182,7 @@ def credit_by_group(retrieved: Retrieved, cutoff: None, by: str | None) -> Value
 def attribution_at(retrieved: Retrieved, cutoff: None, by: str | None) -> Values:
     """Share of the items shown in each slot that answers rest on: alike where the generator attends to all alike."""
     lists = [(drawn.count, retrieved.shown(drawn), doc_ids) for drawn, doc_ids in credited(retrieved)]
-    values: dict[str, Value] = {}
+    values = dict[str, Value]()
     for slot in range(min(retrieved.k, len(retrieved.doc_ids))):
         hits = [
             (count, float(items[slot] in doc_ids)) for count, items, doc_ids in lists if slot < len(items)

@@ -9,7 +9,7 @@ P(win) = β ± γ has closed forms. Source: Wang et al. 2024, "Do Large Language
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -188,7 +188,7 @@ _RATE: dict[str, Any] = {"bounds": (0.0, 1.0), "worded": True}
 
 def _define(name: str, formulas: Formula | dict[str, Formula], **declared: Any) -> None:
     """A measure of this formula, or of one per group; what is held to readable answers has no InvalidRate."""
-    by_group: Mapping[str, Formula] = {"": formulas} if isinstance(formulas, Formula) else formulas
+    by_group = {"": formulas} if isinstance(formulas, Formula) else formulas
 
     def values(pairs: JudgedPairs, cutoff: None, agg: str) -> Values:
         if pairs.forced and formulas is INVALID_RATE:

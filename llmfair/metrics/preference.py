@@ -221,7 +221,7 @@ def _places(ranking: Ranking, doc_ids: Sequence[str], order: Places) -> Floats:
     if ranking.scores is None:
         return places
     scores = dict(zip(reversed(ranking.doc_ids), reversed(ranking.scores), strict=True))
-    first: dict[float, float] = {}
+    first = dict[float, float]()
     for place in order:
         score = scores.get(doc_ids[place])
         if score is not None:

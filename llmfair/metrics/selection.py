@@ -57,7 +57,7 @@ def _selected(judged: Judged, cutoff: int) -> Got:
 
 def _scored(judged: Judged) -> Got | Undefined:
     """Each item's score, the mean of the runs that gave it one."""
-    scores: dict[str, list[float]] = {}
+    scores = dict[str, list[float]]()
     for ranking in judged.rankings:
         for doc_id, score in zip(ranking.doc_ids, ranking.scores or (), strict=False):
             scores.setdefault(doc_id, []).append(score)

@@ -108,7 +108,7 @@ def cells(groups: Groups, over: str | None = None, unknown: str = "keep") -> Cel
                 f"known: {', '.join(groups.attributes) or 'none'}",
             )
         attribute = groups.attributes[name]
-        declared: Sequence[str] = (*attribute.protected, *attribute.unprotected, *attribute.other)
+        declared = (*attribute.protected, *attribute.unprotected, *attribute.other)
         if ANY_GROUP in declared:
             declared = tuple(_background(groups, attribute) or ())
         attributes.append(attribute)
@@ -151,7 +151,7 @@ def target_shares(judged: Judged, spread: Cells, target: str, membership: str) -
                 )
         shares = np.array([stated.get(name, 0.0) for name in named]).reshape(spread.kept.shape)
     else:
-        relevant: Mapping[str, int] = spread.groups.relevant.get(judged.query_id) or {
+        relevant = spread.groups.relevant.get(judged.query_id) or {
             doc_id: 1 for doc_id, grade in judged.candidates.relevance.items() if grade >= 1
         }
         shares = np.tensordot([*relevant.values()], spread.rows([*relevant], membership), axes=1)

@@ -51,7 +51,7 @@ def trec_eval_measure(
 
     named = ir_measures.measures.registry[name]
     spoken, declared, at = named.__name__, named.SUPPORTED_PARAMS, named.AT_PARAM
-    arguments: dict[str, Any] = dict(named.params)
+    arguments = dict(named.params)
     for param, text in {**written, **({} if cutoff is None else {at: cutoff})}.items():
         if param == at and at not in declared:
             raise UsageError(f"{spoken} takes no cutoff.", f"write it without @{text}")

@@ -14,6 +14,7 @@ from math import ceil, inf, isfinite, log
 from typing import Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.nouns import Conclusion as Conclusion
@@ -109,7 +110,7 @@ def ratio_of_means(
     under: ArrayLike,
     level: float = 0.95,
     method: Method = "linear-t",
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
 ) -> Estimate:
     """R = Σ a_q / Σ b_q with its interval on the log scale.
 
@@ -150,7 +151,7 @@ def standard_error(scores: Floats) -> float:
     return float(np.sqrt(queries / max(queries - 1, 1) * np.sum(scores**2)))
 
 
-def _studentized(over: Floats, under: Floats, logarithm: float, rng: np.random.Generator) -> Floats:
+def _studentized(over: Floats, under: Floats, logarithm: float, rng: Generator) -> Floats:
     """(est_b − est)/se_b of resamples of queries; those with an empty side or of equal queries are left out."""
     queries = over.shape[-1]
     blocks = []

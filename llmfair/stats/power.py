@@ -14,6 +14,7 @@ from functools import lru_cache
 from math import ceil, exp, log, sqrt
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 LEVEL = 0.95
@@ -106,7 +107,7 @@ def rank_injected(
     windows: Sequence[tuple[int, int]],
     passes: int,
     *,
-    rng: np.random.Generator,
+    rng: Generator,
     kept: float = 0.0,
 ) -> Kinds:
     """The final lists of a ranker that sorts each window by log-weight + Gumbel(0,1), drawn anew per window.
@@ -123,7 +124,7 @@ def rank_injected(
     if not (top - bottom <= WIDEST).all():
         raise ValueError(f"log-weights of one list more than {WIDEST:g} apart, or not numbers")
     # about the middle of each list's range, so that neither end over- nor underflows
-    delays: NDArray[np.float32] = np.exp((top + bottom) / 2 - weights).astype(np.float32)
+    delays = np.exp((top + bottom) / 2 - weights).astype(np.float32)
     count = delays.shape[-1]
     rows = count * np.arange(delays.size // count).reshape(*delays.shape[:-1], 1)
     lists = kinds.copy()
@@ -159,7 +160,7 @@ def kind_exposures(kinds: Kinds, n_kinds: int) -> Floats:
     return exposures
 
 
-def random_lists(counts: Sequence[int], draws: int, *, rng: np.random.Generator) -> Kinds:
+def random_lists(counts: Sequence[int], draws: int, *, rng: Generator) -> Kinds:
     """Independent uniform orders of a list with `counts` documents of kinds 0, 1, …; shape (draws, n)."""
     kinds = np.repeat(np.arange(len(counts), dtype=np.uint8), counts)
     return rng.permuted(np.tile(kinds, (draws, 1)), axis=1)
@@ -213,7 +214,7 @@ Shape = tuple[int, int, int]
 
 
 def _extremes(
-    lists: Sequence[Shape], rank: Rank, draws: int, rng: np.random.Generator
+    lists: Sequence[Shape], rank: Rank, draws: int, rng: Generator
 ) -> Iterator[tuple[Shape, int, tuple[Tastes, Tastes]]]:
     """Every shape of list that has both sides, how many have it, and its rankings by who puts the protected last, and
     first; `draws` random initial orders are shared out over the lists, and items without side come between the two."""
@@ -225,9 +226,7 @@ def _extremes(
         yield shape, count, (2 - rank(2 - initial), rank(initial))
 
 
-def attainable_ratio(
-    lists: Sequence[Shape], rank: Rank, draws: int = 3000, *, rng: np.random.Generator
-) -> Range:
+def attainable_ratio(lists: Sequence[Shape], rank: Rank, draws: int = 3000, *, rng: Generator) -> Range:
     """The exposure ratio (ratio of means) of rankers that always put the protected last, and always first.
 
     A list that lacks a side counts for nothing.
@@ -241,7 +240,7 @@ def attainable_ratio(
 
 
 def attainable_odds(
-    lists: Sequence[Shape], rank: Rank, draws: int = 1000, *, rng: np.random.Generator
+    lists: Sequence[Shape], rank: Rank, draws: int = 1000, *, rng: Generator
 ) -> tuple[float | None, float | None]:
     """The odds, in final lists, of a protected item ahead of another, of rankers that always put it last, and first.
 
@@ -258,7 +257,7 @@ def attainable_odds(
 
 
 def attainable_precision(
-    lists: Sequence[tuple[int, int]], rank: Rank, k: int, draws: int = 3000, *, rng: np.random.Generator
+    lists: Sequence[tuple[int, int]], rank: Rank, k: int, draws: int = 3000, *, rng: Generator
 ) -> float:
     """Mean P@k of a ranker that knows which documents are relevant, from random initial orders.
 

@@ -46,21 +46,18 @@ class Entries:
     @cached_property
     def people(self) -> Floats:
         """How many entries each group has; shape (groups,)."""
-        people: Floats = np.bincount(self.group, minlength=self.groups).astype(float)
-        return people
+        return np.bincount(self.group, minlength=self.groups).astype(float)
 
     @cached_property
     def amounts(self) -> Floats:
         """What each group got in all; shape (groups,)."""
-        amounts: Floats = np.bincount(self.group, self.amount, self.groups).astype(float)
-        return amounts
+        return np.bincount(self.group, self.amount, self.groups).astype(float)
 
     @cached_property
     def rates(self) -> Floats:
         """The amount of each group over its entries, NaN of a group without any; shape (groups,)."""
         with np.errstate(invalid="ignore"):
-            rates: Floats = self.amounts / self.people
-        return rates
+            return self.amounts / self.people
 
     @cached_property
     def queries(self) -> int:
@@ -143,7 +140,7 @@ def impact_ratios(entries: Entries, reference: int | None = None, level: float =
     (errors, freedoms), rates, tail = _spread(entries), entries.rates, (1 - level) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         apart = np.subtract.outer(np.log(rates), np.log(rates))
-    there: list[int] = np.flatnonzero(entries.people > 0).tolist()
+    there = np.flatnonzero(entries.people > 0).tolist()
     highest = np.nanmax(rates) if reference is None else rates[reference]
     ratios = list[Estimate]()
     for group in range(entries.groups):

@@ -110,7 +110,7 @@ class EProcess:
         if self.decision is not None or not len(batch):
             return self
         counts = np.cumsum(np.vstack([self.counts, on_grid(batch)]), axis=0)[1:]
-        units_asked: Counts = np.rint(counts.sum(axis=1))
+        units_asked = np.rint(counts.sum(axis=1))
         low, high = map(_mean, self.band)
         crossings = dict.fromkeys(self.crossed, -1)  # where in the batch each e-value first reaches 2/α
         for way, value in (

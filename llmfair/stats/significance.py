@@ -18,6 +18,7 @@ from math import erfc, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.stats.intervals import SAME
@@ -71,7 +72,7 @@ class PermutationTest:
     draws: int
 
 
-def sign_flip(values: ArrayLike, *, rng: np.random.Generator, draws: int = 9999) -> float:
+def sign_flip(values: ArrayLike, *, rng: Generator, draws: int = 9999) -> float:
     """The two-sided p of Σ x_q = 0 under random signs of the queries' values, shape (queries,).
 
     Up to 14 queries: the share of all sign vectors whose |Σ s_q x_q| reaches |Σ x_q|; beyond, `draws` random
@@ -193,7 +194,7 @@ def stratum_means(query: LabelledItems) -> tuple[float, float]:
 
 
 def permutations(
-    rankers: Sequence[Sequence[LabelledItems]], rngs: Sequence[np.random.Generator], draws: int = 9999
+    rankers: Sequence[Sequence[LabelledItems]], rngs: Sequence[Generator], draws: int = 9999
 ) -> list[PermutationTest]:
     """Shuffles the group labels, one an item over all lists; two-sided p = (1 + #{|T_b| ≥ |T|})/(draws + 1).
 
@@ -202,10 +203,10 @@ def permutations(
     Several rankers of the same queries and labels are tested, with shuffles that are drawn once for all of them, by
     one generator per query for items of that list alone. `draws` 0: z alone.
     """
-    names: dict[Hashable, int] = {}
+    names = dict[Hashable, int]()
     numbers = list[Places]()  # of the items of every list, over all lists
     for place, query in enumerate(rankers[0]):
-        ids: Sequence[Hashable] = query.doc_ids or [(place, i) for i in range(len(query.strata))]
+        ids = query.doc_ids or [(place, i) for i in range(len(query.strata))]
         labelled = zip(ids, query.protected.tolist(), strict=True)  # with another label an item is another
         numbers.append(np.array([names.setdefault(name, len(names)) for name in labelled]))
     protected, grade = np.zeros(len(names), np.bool_), np.full(len(names), np.iinfo(np.intp).min)
@@ -262,7 +263,7 @@ def _tested(
 
 
 def _shuffled_sums(
-    parts: Parts, protected: NDArray[np.bool_], strata: Sequence[Places], rng: np.random.Generator, draws: int
+    parts: Parts, protected: NDArray[np.bool_], strata: Sequence[Places], rng: Generator, draws: int
 ) -> Parts:
     """The protected items' sum of parts in each shuffle of these strata; shape (rankers, draws)."""
     sums = np.zeros((len(parts), draws), np.complex128)
@@ -275,7 +276,7 @@ def _shuffled_sums(
     return sums
 
 
-def _subset_sums(parts: Parts, size: int, rng: np.random.Generator, draws: int) -> Parts:
+def _subset_sums(parts: Parts, size: int, rng: Generator, draws: int) -> Parts:
     """Sums over uniform random subsets of `size` documents, for each of several rankers; shape (rankers, draws).
 
     A subset are the documents with the smallest random keys. The lowest bits of a key name its document: no two are

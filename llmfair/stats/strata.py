@@ -362,7 +362,7 @@ class Choices(Outcomes):
         alone[max(contrast)] = min(contrast)
         rows = self.among(alone)
         assert rows.groups is not None
-        of_first: Flags = rows.groups == contrast[0]
+        of_first = rows.groups == contrast[0]
         return replace(rows, of_first=of_first, groups=None)
 
 
@@ -998,8 +998,7 @@ def _moved(parts: Callable[[], Iterable[Rows]]) -> _Moved:
 
 
 def _squares(sums: Floats) -> Floats:
-    squares: Floats = sums.T @ sums
-    return squares
+    return sums.T @ sums
 
 
 def spread(changes: Floats, parts: Callable[[], Iterable[Rows]], clusters_of_pair: float = 0.0) -> Spread:
@@ -1014,7 +1013,7 @@ def spread(changes: Floats, parts: Callable[[], Iterable[Rows]], clusters_of_pai
         moved = _moved(parts)
         return Spread(moved.error(np.ones(1), jackknife), clusters_of_pair, moved.recurs)
     queries, total, recurs = 0, 0.0, False
-    clusters: list[list[_Clusters]] = []
+    clusters = list[list[_Clusters]]()
     for rows in parts():
         query, *items = rows.ways
         information = np.where(rows.own, rows.information, 0.0)
@@ -1119,7 +1118,7 @@ def _by_cluster(clusters: Integers, values: Floats) -> tuple[Integers, Floats]:
         number, place = np.unique(clusters, return_inverse=True)
         place, present = place.reshape(-1), np.arange(len(number))
     columns = [np.bincount(place, column)[present] for column in np.atleast_2d(values.T)]
-    sums: Floats = np.stack(columns, axis=1).astype(float)
+    sums = np.stack(columns, axis=1).astype(float)
     return number, sums if values.ndim > 1 else sums[:, 0]
 
 

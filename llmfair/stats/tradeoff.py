@@ -99,7 +99,7 @@ def anchors(
 
 def averaged(curves: Sequence[Sequence[Anchor]]) -> tuple[Floats, Floats]:
     """The anchors that any curve has, and the mean over the curves that have it: of generators, or of retrievers."""
-    qualities: dict[float, list[float]] = {}
+    qualities = dict[float, list[float]]()
     for curve in curves:
         for anchor in curve:
             if anchor.quality.value is not None:
@@ -152,7 +152,7 @@ def cells(
     table = []
     for place, name in enumerate(INTERVALS):
         here = np.flatnonzero(of_interval == place).tolist()
-        by_query: dict[str, list[float]] = {}
+        by_query = dict[str, list[float]]()
         for observation in here:
             by_query.setdefault(queries[observation], []).append(float(y[observation]))
         cell = Cell(name, len(here), len(by_query))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmfair.backends.base import BackendOptions
-from llmfair.backends.rerank import Rerank, rerank
+from llmfair.backends.rerank import Rerank
 from llmfair.errors import BackendError, LlmfairError, UsageError
 from llmfair.io.net import Reply
 from llmfair.nouns import Chat, Completion, Finish, Message, Request, Sampling, Scores, Text
@@ -111,8 +111,8 @@ def test_the_key_is_the_project_s_own_or_the_vendor_s(monkeypatch: pytest.Monkey
 
 def test_it_needs_an_address_and_answers_no_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="needs the address"):
-        rerank("m", BackendOptions())
-    backend = rerank("m", BackendOptions(base_url="http://127.0.0.1:9/v1"))
+        Rerank("m", BackendOptions())
+    backend = Rerank("m", BackendOptions(base_url="http://127.0.0.1:9/v1"))
     question = Request(Chat(MESSAGES, Text()), Sampling(), "key", "probe")
     with pytest.raises(UsageError, match="answers no questions"):
         backend.body(question)
