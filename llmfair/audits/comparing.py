@@ -18,7 +18,7 @@ from llmfair.asking.journal import read_rows
 from llmfair.audits.commands import continuing
 from llmfair.audits.documents import ChangeRow, Comparison, ComparisonRun
 from llmfair.audits.gates import as_shown, refused
-from llmfair.audits.kind import Kind, kind_of, kinds, results_of
+from llmfair.audits.kind import Kind, kind_of, results_of
 from llmfair.audits.lists import asked_of_lists
 from llmfair.errors import RequirementFailed, UsageError
 from llmfair.io.files import SCHEMA, plain
@@ -219,22 +219,20 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
     """
     if len({run.path.resolve() for run in runs}) < max(2, len(runs)):
         raise UsageError("a comparison needs two runs or more, each named once.", RUNS_HINT)
-    opened, audits = list[ComparedRun](), {kind.name: kind for kind in kinds()}
+    opened = list[ComparedRun]()
     names = list[tuple[str, ...]]()
     for run in runs:
         manifest, path = run.read_manifest(), run.path
         results: Results = results_of(run, manifest)
-        if results.task not in audits:
-            raise UsageError(f"{path} is a run of {results.task}.", f"{' and '.join(audits)} runs compare")
         if results.status != "complete":
             hint = f"{continuing(run) or 'the call that began it'}    completes it"
             raise UsageError(f"{path} is incomplete.", hint)
-        opened.append(ComparedRun("", run, manifest, results, audits[results.task].measure.aside))
+        opened.append(ComparedRun("", run, manifest, results, kind_of(results.task).measure.aside))
         asked = " ".join(filter(None, (results.short_name, getattr(results.design, "strategy", None))))
         names.append((results.short_name, results.named_model, asked, path.resolve().name, str(path)))
     apart = next(each for each in zip(*names, strict=True) if len({*each}) == len(runs))
     base, *others = [dataclasses.replace(of, name=name) for of, name in zip(opened, apart, strict=True)]
-    kind = audits[base.results.task]
+    kind = kind_of(base.results.task)
     for other in others:
         for name, (differ, hint) in {**REFUSED, **kind.measure.agree}.items():
             if base.setting(name) != other.setting(name):

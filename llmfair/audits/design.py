@@ -362,10 +362,8 @@ class Design(ABC, Generic[T]):
             "level": settings.level,
             "band": band_of(settings.band),
             "max_invalid": settings.max_invalid,
-            "measures": [str(measure) for measure in self.measures],
             "shown": [str(measure) for measure in self.shown],
-            "labels": {str(m): m.label for m in (*self.shown, *self.measures) if m.definition.worded},
-            "measure_notes": {str(measure): measure.note for measure in self.measures if measure.note},
+            **of_measures(self.measures),
             "design": self.facts(),
             "chains": chains,
             "failures": dict(sorted(Counter(failure.failure for failure in failures).items())),
@@ -431,6 +429,15 @@ class Design(ABC, Generic[T]):
     def sides(self) -> Mapping[str, Side | None]:
         """The side of every candidate."""
         return {document.doc_id: self.attribute.side(document) for document in self.candidates()}
+
+
+def of_measures(measures: Sequence[Measure]) -> dict[str, Any]:
+    """What results say of measures: their names, what they are called in words, and what tables have to say of them."""
+    return {
+        "measures": [str(measure) for measure in measures],
+        "labels": {str(measure): measure.label for measure in measures if measure.definition.worded},
+        "measure_notes": {str(measure): measure.note for measure in measures if measure.note},
+    }
 
 
 def remarks_of(design: Design[Any], refuses: bool = True) -> list[str]:

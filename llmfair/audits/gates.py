@@ -69,18 +69,17 @@ class Gate:
 def parse_gate(text: str, reads: type[Observation] | None = None) -> Gate:
     """Reads `MEASURE[:CONDITION]` and its bound. Raises UsageError, and for a measure that reads something else."""
     text = text.strip()
-    if (match := _SPELLING.fullmatch(text)) is None:
-        raise UsageError(f"--require '{text}' has no bound.", GRAMMAR)
-    operator, bound, condition = match["operator"], match["bound"], match["condition"]
+    parts = match.groups() if (match := _SPELLING.fullmatch(text)) else (text, None, "=", "")
+    name, condition, operator, bound = parts
     numbers = list[float]()
     with suppress(ValueError):
         numbers = [float(part) for part in bound.split("..")]
     wanted = 2 if operator == "=" else 1
     if len(numbers) != wanted or not all(map(math.isfinite, numbers)) or sorted(numbers) != numbers:
-        raise UsageError(f"--require '{text}': '{bound.strip()}' is no such bound.", GRAMMAR)
+        raise UsageError(f"--require '{text}' has no such bound.", GRAMMAR)
     low = None if operator == "<=" else numbers[0]
     high = None if operator == ">=" else numbers[-1]
-    measure, columns = parse_figure(match["measure"], reads)
+    measure, columns = parse_figure(name, reads)
     return Gate(str(measure), None if condition is None else condition.strip(), low, high, text, columns)
 
 
@@ -101,10 +100,8 @@ def read_gates(
             )
         contrast = gate.columns.get("contrast", "")
         if contrast and contrasts is not None and contrast not in contrasts:
-            back = ":".join(reversed(contrast.split(":")))
-            near = f" Did you mean '{back}'?" if back in contrasts else did_you_mean(contrast, contrasts)
             raise UsageError(
-                f"--require '{gate.text}': no contrast '{contrast}'.{near}",
+                f"--require '{gate.text}': no contrast '{contrast}'.{did_you_mean(contrast, contrasts)}",
                 f"contrasts of this audit: {', '.join([*contrasts][:6]) or 'none, as it compares two groups'}",
             )
     return gates

@@ -22,7 +22,7 @@ from llmfair.audits import gates
 from llmfair.audits.aggregates import ALL, Inference, summarise, undefined_counts
 from llmfair.audits.commands import continuing, plan_of, scoring_of, settings_of, ways_of
 from llmfair.audits.comparing import ComparedRun, changes_by_query
-from llmfair.audits.design import observed, versions
+from llmfair.audits.design import observed, of_measures, versions
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
@@ -391,9 +391,7 @@ def score(runs: Sequence[Path], settings: ScoreSettings) -> ScoreOutcome:
         task="score",
         level=settings.level,
         band=band_of(settings.band),
-        measures=[str(measure) for measure in measures],
-        labels={str(m): m.label for m in measures if m.definition.worded},
-        measure_notes={str(measure): measure.note for measure in measures if measure.note},
+        **of_measures(measures),
         settings={
             "runs": [str(run) for run in runs],
             **{name: str(value) for name, value in data.items() if value},

@@ -23,6 +23,7 @@ from msgspec import convert, structs
 from llmfair import registry
 from llmfair.audits.aggregates import ALL, Inference, preference, summarise
 from llmfair.audits.comparing import ComparedRun, changed, with_figures
+from llmfair.audits.design import of_measures
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import kind_of, results_of
 from llmfair.audits.listwise.measure import paired
@@ -380,9 +381,7 @@ def outcome_of(
         model=run.named_model, condition=base.condition,
         conclusion=None if finding is None else finding.conclusion, margin=base.chosen.margin,
         seed=base.settings.seed, queries=len(base.orders), orders=max(map(len, base.orders.values())),
-        prompted=run.design.prompted, measures=[str(measure) for measure in measures],
-        labels={str(measure): measure.label for measure in measures if measure.definition.worded},
-        measure_notes={str(measure): measure.note for measure in measures if measure.note},
+        prompted=run.design.prompted, **of_measures(measures),
         family=sum(p is not None for p in adjusted),
         remedies=remedies, rows=of_all,
     )  # fmt: skip

@@ -73,7 +73,7 @@ def test_a_gate_speaks_of_the_rows_that_have_its_keys() -> None:
     ["", "ExpRatio(agg=geometric)", "ExpRatio<1", "ExpRatio=0.8", "ExpRatio>=nan", "ExpRatio=1.2..0.8"],
 )
 def test_what_is_malformed_is_named(text: str) -> None:
-    with pytest.raises(UsageError, match=r"has no bound|is no such bound"):
+    with pytest.raises(UsageError, match="has no such bound"):
         parse_gate(text)
 
 
@@ -82,9 +82,8 @@ def test_unknown_measures_and_variants_suggest_the_nearest() -> None:
         parse_gate("ExpRato=0.8..1.25", Judged)
     with pytest.raises(UsageError, match=r"no condition 'femal'. Did you mean 'female'"):
         read_gates(["ExpRatio:femal=0.8..1.25"], ["neutral", "female", "initial"], Judged)
-    for contrast in ("B:A", "A:BB"):
-        with pytest.raises(UsageError, match=f"no contrast '{contrast}'. Did you mean 'A:B'"):
-            read_gates([f"ExpRatio(contrast='{contrast}')>=0.8"], [], Judged, ["A:B", "A:C"])
+    with pytest.raises(UsageError, match=r"no contrast 'A:BB'\. Did you mean 'A:B'"):
+        read_gates(["ExpRatio(contrast='A:BB')>=0.8"], [], Judged, ["A:B", "A:C"])
 
 
 @given(st.text(max_size=30))

@@ -124,7 +124,7 @@ def test_a_gate_is_asked_of_every_run_that_has_its_variant() -> None:
     assert found.code == 4 and found.json["error"]["message"] == "P@1 (b.run) 0.500 is below 0.6"
     assert [entry["run"] for entry in found.json["requirements"]] == ["my.run", "b.run", "b.run"]
     refuses("no condition 'c'.", *both, "--require", "P@1:c>=0.6")
-    refuses("--require 'P@1' has no bound.", *both, "--require", "P@1")
+    refuses("--require 'P@1' has no such bound.", *both, "--require", "P@1")
 
 
 LISTS = ("listwise", "--conditions", "neutral", "--orders", "2")

@@ -32,7 +32,7 @@ LINES: list[tuple[str, str]] = [
     ("listwise -m fake:oracle -m fake:biased -o x --dry-run", "--output names one folder, but several runs"),
     ("rag --retriever x", "no ranker 'x'."),
     ("refine --objective x -m fake:refiner", "no measure 'x'."),
-    (f"{SMALL_LINE} --dry-run --require ExpRatio", "--require 'ExpRatio' has no bound."),
+    (f"{SMALL_LINE} --dry-run --require ExpRatio", "--require 'ExpRatio' has no such bound."),
     ("pairwise --measures P@20", "P is a measure of lists"),
     ("pairwise --measures AdjustedOods", "Did you mean 'AdjustedOdds'?"),
     ("pairwise -m bm25", "bm25 ranks lists; it answers no questions"),

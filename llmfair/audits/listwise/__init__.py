@@ -58,11 +58,8 @@ class WindowsStudy(Study):
             if match is None:
                 raise UsageError(f"'{part}' in --settings is not a window and a step.", FORM)
             window, step, passes = (int(number) if number else settings.passes for number in match.groups())
-            try:
-                audit = settings_of(ListwiseSettings, settings, window=window, step=step, passes=passes)
-            except UsageError as error:
-                raise UsageError(f"'{part}' in --settings: {error.message}", FORM) from None
-            audits[f"{window}/{step}" + f"x{passes}" * (passes > 1)] = audit
+            name = f"{window}/{step}" + f"x{passes}" * (passes > 1)
+            audits[name] = settings_of(ListwiseSettings, settings, window=window, step=step, passes=passes)
         return audits
 
     def rows(self, setting: str, results: ListwiseResults) -> Iterator[SettingRow]:
