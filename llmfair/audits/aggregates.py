@@ -59,8 +59,8 @@ class Inference:
         return intervals.ratio_of_means(over, under, self.level, self.method(len(over[0])), rng)
 
 
-Values = Sequence[Value]
-Aggregate = Callable[[Values, Inference], Estimate | None]
+QueryValues = Sequence[Value]
+Aggregate = Callable[[QueryValues, Inference], Estimate | None]
 """Makes one figure of the queries' values with its interval; None when nothing is defined.
 
 Registered by `@register("aggregate", NAME)`, here in `aggregates/`, or an entry point `llmfair.aggregates`; a measure
@@ -151,7 +151,7 @@ def undefined_counts(columns: Sequence[base.Column]) -> dict[str, dict[str, dict
     return counts
 
 
-def most_frequent(values: Values) -> str | None:
+def most_frequent(values: QueryValues) -> str | None:
     """The reason that values give most often, the alphabetically first of equals."""
     reasons = (reason for value in values if (reason := value_of(value)[1]))
     counted = Counter(sorted(reasons)).most_common(1)
@@ -162,14 +162,14 @@ FEWEST_RUNS = 15
 """From fewer runs the slope on the initial orders is not taken: fitted to so few, it feigns certainty."""
 
 
-def of_known_orders(values: Values) -> dict[int, Ratio]:
+def of_known_orders(values: QueryValues) -> dict[int, Ratio]:
     """By place, the ratios among the values that know their initial orders; none of fewer than FEWEST_RUNS runs."""
     every = enumerate(getattr(value, "ratio", value) for value in values)
     ratios = {place: of for place, of in every if isinstance(of, Ratio) and of.controlled}
     return ratios if sum(len(ratio.controlled) for ratio in ratios.values()) >= FEWEST_RUNS else {}
 
 
-def controlled(values: Values) -> list[Value]:
+def controlled(values: QueryValues) -> list[Value]:
     """The values with what the initial orders explain of their ratios taken out: by a slope over all queries."""
     ratios = of_known_orders(values)
     if not ratios:
@@ -191,21 +191,21 @@ def controlled(values: Values) -> list[Value]:
 @register("aggregate", "mean")
 @register("aggregate", "mean-of-ratios")
 @register("aggregate", "mean-of-products")
-def _mean(values: Values, inference: Inference) -> Estimate | None:
+def _mean(values: QueryValues, inference: Inference) -> Estimate | None:
     """The mean of the defined queries."""
     defined = [number for value in values if (number := value_of(value)[0]) is not None]
     return intervals.mean(defined, inference.level, inference.bounds) if defined else None
 
 
 @register("aggregate", "geometric")
-def _geometric(values: Values, inference: Inference) -> Estimate | None:
+def _geometric(values: QueryValues, inference: Inference) -> Estimate | None:
     """The geometric mean of the defined queries."""
     defined = [number for value in values if (number := value_of(value)[0]) is not None]
     return intervals.geometric_mean(defined, inference.level) if defined else None
 
 
 @register("aggregate", "product-of-means")
-def _product_of_means(values: Values, inference: Inference) -> Estimate | None:
+def _product_of_means(values: QueryValues, inference: Inference) -> Estimate | None:
     """Without interval: its two means move together, and no coverage is known (a mean of products has one)."""
     products = [value for value in values if isinstance(value, base.Product)]
     if not products:
@@ -216,7 +216,7 @@ def _product_of_means(values: Values, inference: Inference) -> Estimate | None:
 
 
 @register("aggregate", "ratio-of-means")
-def ratio_of_means(values: Values, inference: Inference) -> Estimate | None:
+def ratio_of_means(values: QueryValues, inference: Inference) -> Estimate | None:
     """Ratios, or quotients of ratios, of the queries' sums: a query with a zero side still counts."""
     factors = [
         ((value.ratio, value.by) if isinstance(value, Quotient) else (value,))
@@ -236,7 +236,7 @@ def ratio_of_means(values: Values, inference: Inference) -> Estimate | None:
 
 
 @register("aggregate", "ratio-of-shares")
-def _ratio_of_shares(values: Values, inference: Inference) -> Estimate | None:
+def _ratio_of_shares(values: QueryValues, inference: Inference) -> Estimate | None:
     """The same of what groups get: 0 where one gets nothing, no interval where few queries stand below the line."""
     ratios = [value for value in values if isinstance(value, Ratio)]
     worth = sum(ratio.denominator > 0 for ratio in ratios)
@@ -273,7 +273,7 @@ def joined(values: Iterable[Value], weights: Weights = "macro") -> PairContribut
     return PairContributions(counts, np.stack(clusters)[:, every], weights, tallies[0].repeats)
 
 
-def tallied(values: Values, weights: Weights, level: float) -> Estimate | None:
+def tallied(values: QueryValues, weights: Weights, level: float) -> Estimate | None:
     """A measure's figure of all queries; None without tallies, and without a value where it has none."""
     tallies = [value for value in values if isinstance(value, Tally)]
     if not tallies:
@@ -297,7 +297,7 @@ register("aggregate", "macro")(lambda values, inference: tallied(values, "macro"
 register("aggregate", "pooled")(lambda values, inference: tallied(values, "pooled", inference.level))
 
 
-def tallied_p(values: Values, weights: Weights, rng: np.random.Generator) -> float | None:
+def tallied_p(values: QueryValues, weights: Weights, rng: np.random.Generator) -> float | None:
     """The two-sided p of parity, of a measure that counts PP, UU, FF, SS; None where it has no interval."""
     value, counted = tallied(values, weights, 0.95), joined(values, weights)
     if value is None or value.low is None or counted is None:
@@ -396,7 +396,7 @@ _together_of_groups = lru_cache(maxsize=64)(strata.together)
 
 
 @register("aggregate", "preference-odds")
-def _preference_odds(values: Values, inference: Inference) -> Estimate | None:
+def _preference_odds(values: QueryValues, inference: Inference) -> Estimate | None:
     odds = preference(values, inference.level)
     return None if odds is None else odds.estimate
 
@@ -414,7 +414,7 @@ def odds_power(estimate: Estimate, band: tuple[float, float], level: float = 0.9
 
 
 @register("aggregate", "slot-odds")
-def _slot_odds(values: Values, inference: Inference) -> Estimate | None:
+def _slot_odds(values: QueryValues, inference: Inference) -> Estimate | None:
     """Without a value where outcomes are separated, so that no finite odds are the likeliest; None without slots."""
     compared = _compared(values)
     if max((each.outcomes.window for each in compared), default=1) < 2:
@@ -515,13 +515,13 @@ def _entries(values: Lists) -> _Entries:
     return of, names, values[0].reference
 
 
-def _got(values: Values) -> Lists:
+def _got(values: QueryValues) -> Lists:
     """What every query's items got; nothing where no item has a group."""
     got = tuple(value.got for value in values if isinstance(value, OfGroup))
     return got if any(members.any() for each in got for members in each.groups.values()) else ()
 
 
-def _group_of(values: Values) -> str:
+def _group_of(values: QueryValues) -> str:
     return next(value.group for value in values if isinstance(value, OfGroup))
 
 
@@ -553,7 +553,7 @@ def _least_attainable(values: Lists, level: float) -> Mapping[str, Estimate]:
 
 
 def _of_group(
-    of_all: Callable[[Lists, float], Mapping[str, Estimate]], values: Values, inference: Inference
+    of_all: Callable[[Lists, float], Mapping[str, Estimate]], values: QueryValues, inference: Inference
 ) -> Estimate | None:
     got = _got(values)
     return of_all(got, inference.level)[_group_of(values)] if got else None
@@ -572,7 +572,7 @@ def _chance(of: selection.Entries, seed: int, within_grades: bool) -> NDArray[np
 
 
 def _least_of_all(
-    values: Values, inference: Inference, *, by_chance: bool, within_grades: bool
+    values: QueryValues, inference: Inference, *, by_chance: bool, within_grades: bool
 ) -> Estimate | None:
     """The least rate over the greatest with its p, or what chance makes of it, with where 95 % of that lies."""
     if not (got := _got(values)):

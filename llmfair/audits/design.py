@@ -29,7 +29,7 @@ from llmfair.backends.base import Backend
 from llmfair.datasets.base import Dataset, cells
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_lines
-from llmfair.metrics.base import Column, Groups, Measure, Observation, measure_all
+from llmfair.metrics.base import Column, Groups, Measure, Observation, Sides, measure_all
 from llmfair.metrics.names import parse_measures
 from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side, is_of
 from llmfair.prompts import Prompt
@@ -426,7 +426,7 @@ class Design(ABC, Generic[T]):
         return lists.groups_of(self.dataset, self.attribute)
 
     @cached_property
-    def sides(self) -> Mapping[str, Side | None]:
+    def sides(self) -> Sides:
         """The side of every candidate."""
         return {document.doc_id: self.attribute.side(document) for document in self.candidates()}
 

@@ -20,7 +20,7 @@ from llmfair.io import files
 from llmfair.io.files import typed
 from llmfair.io.text import count
 from llmfair.io.trec import DECLARATION
-from llmfair.metrics.base import Groups
+from llmfair.metrics.base import Groups, Sides
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.deltr import POOL
@@ -289,7 +289,7 @@ def asked_of_lists(run: RunDir, settings: Mapping[str, Any]) -> ListsAsked:
     return typed(settings, ListsAsked, f"{run.manifest}: settings", RUNS_HINT)
 
 
-def bucket(candidates: Candidates, sides: Mapping[str, Side | None], doc_id: str) -> int | None:
+def bucket(candidates: Candidates, sides: Sides, doc_id: str) -> int | None:
     """1 to 4 (unprotected, protected relevant; unprotected, protected others), None without a side."""
     side = sides[doc_id]
     if side is None:

@@ -39,6 +39,8 @@ from llmfair.rundir import COLUMNS, Manifest, RunDir, csv_text
 from llmfair.settings.commands import LOG, SCORE_FORMS, JudgementSettings, ScoreSettings
 from llmfair.settings.declaration import band_of
 
+Rows = Sequence[typed.Row]
+
 
 class DocumentCounts(typed.JsonObject, frozen=True, kw_only=True):
     """How many documents of how many queries, and the first of these."""
@@ -106,7 +108,7 @@ class ScoreResults(typed.JsonDocument, frozen=True, kw_only=True):
     command: str = ""
     runs: Sequence[ScoredRun]
     requirements: Sequence[typed.Requirement] = ()
-    rows: Sequence[typed.Row]
+    rows: Rows
 
 
 # TREC run files that exist, the scores of their ranker where a run folder has them, and who judges them
@@ -359,7 +361,7 @@ class ScoreOutcome:
     """What was found: `results` as results.json has it, and the rows of single queries."""
 
     results: ScoreResults
-    per_query: Sequence[typed.Row]
+    per_query: Rows
 
 
 def score(runs: Sequence[Path], settings: ScoreSettings) -> ScoreOutcome:
@@ -459,7 +461,7 @@ def _remeasured(runs: Sequence[Path], settings: ScoreSettings) -> Iterator[RunMe
 
 def _scored(
     settings: ScoreSettings, run: Path, measured: RunMeasurement
-) -> tuple[ScoredRun, list[typed.Requirement], Sequence[typed.Row]]:
+) -> tuple[ScoredRun, list[typed.Requirement], Rows]:
     """A RUN with its verdict, which of the gates on its conditions it holds, and its rows."""
     facts, kind = measured.facts, kind_of(measured.facts.task)
     rows = typed.rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
@@ -480,9 +482,7 @@ def _scored(
 # Their gates and verdicts
 
 
-def verdict_of(
-    settings: ScoreSettings, measured: RunMeasurement, rows: Sequence[typed.Row], run: Path
-) -> typed.RunVerdict:
+def verdict_of(settings: ScoreSettings, measured: RunMeasurement, rows: Rows, run: Path) -> typed.RunVerdict:
     """What the RUN comes to, in the words of its kind of audit."""
     facts, kind, folder = measured.facts, kind_of(measured.facts.task), RunDir(run)
     of_run: dict[str, Any] = {"run": None, "prompted": False}

@@ -28,6 +28,8 @@ from llmfair.stats.strata import Compared, Stratum
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Places = NDArray[np.intp]
+Sides = Mapping[str, Side | None]
+"""The side of every document, by doc_id; None of one on neither."""
 FEWEST_PAIRS = 10
 """From fewer readable pairs a query gets no ratio of its own."""
 
@@ -300,7 +302,7 @@ class Judged:
 
     candidates: Candidates
     rankings: tuple[Ranking, ...]
-    sides: Mapping[str, Side | None]
+    sides: Sides
     log_weights: bool = False
     groups: Groups = field(default_factory=Groups)
     beside: tuple[Ranking, ...] = ()
@@ -321,7 +323,7 @@ class Judged:
         return {}
 
     def between(
-        self, attribute: Attribute, contrast: str, sides_of: Mapping[str, Mapping[str, Side | None]]
+        self, attribute: Attribute, contrast: str, sides_of: Mapping[str, Sides]
     ) -> Judged:
         """The query with its items on the sides of a contrast of the attribute's groups; itself where there is none."""
         if not contrast:

@@ -28,21 +28,9 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import encode, plain
-from llmfair.metrics.base import CONTROLLED, Judged, measure_all
+from llmfair.metrics.base import CONTROLLED, Judged, Sides, measure_all
 from llmfair.metrics.preference import shared_strata
-from llmfair.nouns import (
-    Candidates,
-    Chat,
-    Completion,
-    Failure,
-    Finish,
-    Probe,
-    Query,
-    Ranking,
-    Side,
-    Steps,
-    drive,
-)
+from llmfair.nouns import Candidates, Chat, Completion, Failure, Finish, Probe, Query, Ranking, Steps, drive
 from llmfair.probes import WINDOW_STREAM, PromptCondition, conditions_of, initial_orders, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import Ranker, remarks
@@ -325,7 +313,7 @@ class ListwiseDesign(Design[Ranked]):
         return next(iter(self.lists_of.values()))
 
     @cached_property
-    def sides_of(self) -> Mapping[str, Mapping[str, Side | None]]:
+    def sides_of(self) -> Mapping[str, Sides]:
         """The side of every candidate in each contrast."""
         documents = {document.doc_id: document for document in self.candidates()}
         return {

@@ -38,7 +38,16 @@ from llmfair.audits.listwise.results import (
 )
 from llmfair.audits.runs.stopping import Stopping
 from llmfair.io.trec import groups_lines, qrels_lines, run_lines, scores_lines
-from llmfair.metrics.base import Column, Judged, Measure, QueryComparisons, Value, measure_all, measure_each
+from llmfair.metrics.base import (
+    Column,
+    Judged,
+    Measure,
+    QueryComparisons,
+    Sides,
+    Value,
+    measure_all,
+    measure_each,
+)
 from llmfair.metrics.exposure import exposures
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.utility import TREC_EVAL
@@ -58,10 +67,10 @@ if TYPE_CHECKING:
     from llmfair.audits.design import Outcome
     from llmfair.audits.listwise.design import ListwiseDesign
 
-Findings = Mapping[str, ListwiseFinding]
+Findings = dict[str, ListwiseFinding]
 """By prompt, or by key where contrasts are several."""
-Queries = Mapping[str, Sequence[Judged]]
-"""By condition."""
+Queries = Sequence[Judged]
+ByCondition = Mapping[str, Queries]
 SCORED = f"P@20,nDCG@20,ExpRatio,{results.OF_RANKINGS}"
 """What is measured of rankings that exist."""
 
@@ -83,7 +92,7 @@ def pairs_of(conditions: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def contrasts(
-    columns: Sequence[Column], judged: Queries, conditions: Sequence[str], inference: Inference
+    columns: Sequence[Column], judged: ByCondition, conditions: Sequence[str], inference: Inference
 ) -> Iterator[Measurement]:
     """The rows of every pair of conditions, for every measure that has a direction and values of single queries."""
     values = {(column.measure, column.condition): column for column in columns if column.group == ""}
@@ -99,7 +108,7 @@ def contrasts(
             yield from paired(measure, values[measure, later], values[measure, earlier], alike, inference)
 
 
-def _alike(later: Sequence[Judged], earlier: Sequence[Judged]) -> Iterator[tuple[Judged, Judged]]:
+def _alike(later: Queries, earlier: Queries) -> Iterator[tuple[Judged, Judged]]:
     """The queries that both conditions ranked from the same initial orders, as often."""
     twins = {query.query_id: query for query in earlier}
     pairs = ((query, twins.get(query.query_id)) for query in later)
@@ -131,7 +140,9 @@ def paired(
         yield _tested(row, parts, inference) if p is None else replace(row, p=p)
 
 
-def _agreement(measure: Measure, later: str, judged: Queries, inference: Inference) -> Iterator[Measurement]:
+def _agreement(
+    measure: Measure, later: str, judged: ByCondition, inference: Inference
+) -> Iterator[Measurement]:
     """Rank agreement of a condition with neutral, tested against that of neutral with itself."""
 
     def agreed(condition: str) -> dict[str, float]:
@@ -187,7 +198,7 @@ FEWEST_WINDOWS, NEARLY_ALL = 10, 0.9
 
 
 def answer_counts(
-    ranked: Iterable[tuple[str, Ranked]], sides: Mapping[str, Side | None] | None, constrained: bool = False
+    ranked: Iterable[tuple[str, Ranked]], sides: Sides | None, constrained: bool = False
 ) -> dict[str, WindowAnswers]:
     """Per condition, of `(condition, result)` pairs: classes, repaired, unparseable, identity, omissions by side.
 
@@ -203,7 +214,7 @@ def answer_counts(
     return {condition: _counts(of_it, sides, constrained) for condition, of_it in sorted(lists.items())}
 
 
-def _counts(lists: list[Ranked], sides: Mapping[str, Side | None] | None, constrained: bool) -> WindowAnswers:
+def _counts(lists: list[Ranked], sides: Sides | None, constrained: bool) -> WindowAnswers:
     windows = [window for result in lists for window in result.windows]
     # of a list that is in order already, later passes rightly change nothing; an item alone has but one order
     first = [window for window in windows if window.pass_number == 1 and len(window.shown) > 1]
@@ -274,12 +285,12 @@ class HowRanked:
 
 def findings_of(
     columns: Sequence[Column],
-    judged: Queries,
+    judged: ByCondition,
     useful: Mapping[str, Usefulness | None],
     inference: Inference,
     rule: HowRanked,
     left_out: Mapping[str, float] = {},
-) -> dict[str, ListwiseFinding]:
+) -> Findings:
     """One finding per condition of the first measure of preference odds, by condition, as if none were a disparity.
 
     A condition that `judged` lacks (a run file, of which too much would be held) has no permutation test. `left_out`:
@@ -288,7 +299,7 @@ def findings_of(
     headline = next((c.measure for c in columns if c.measure.name == HEADLINE), None)
     ratios = {c.condition: [*c.values.values()] for c in reversed(columns) if c.measure.name == EXCESS}
     ranked = {name: queries for name, queries in judged.items() if any(query.rankings for query in queries)}
-    shuffled, findings = _shuffled(ranked, rule), dict[str, ListwiseFinding]()
+    shuffled, findings = _shuffled(ranked, rule), Findings()
     for column in columns:
         if column.measure != headline or not column.values:
             continue
@@ -353,16 +364,14 @@ def with_family(
     return rows, sum(rows[place].p is not None for place in family)
 
 
-def with_disparities(
-    findings: Findings, level: float = 0.95, adjust: str = "holm"
-) -> dict[str, ListwiseFinding]:
+def with_disparities(findings: Findings, level: float = 0.95, adjust: str = "holm") -> Findings:
     """The findings, a disparity where the odds of a prompt and contrast are outside the band by p adjusted over all
     prompts and contrasts (Holm, or Benjamini and Hochberg).
 
     Each p is one-sided, so it is held against half of what the level leaves. The control condition claims nothing, and
     stands by its own p. Odds that are outside by their own p alone are the reason why nothing else is concluded.
     """
-    most, changed = (1 - level) / 2, dict[str, ListwiseFinding]()
+    most, changed = (1 - level) / 2, Findings()
     claims = [name for name in findings if condition_of(name) != REPEAT]
     p_values = [findings[name].p_outside for name in claims]
     adjusted = dict(zip(claims, ADJUSTED[adjust](p_values), strict=True))
@@ -387,7 +396,7 @@ def final_findings(
     answers: Mapping[str, WindowAnswers],
     max_invalid: float | None,
     adjust: str = "holm",
-) -> dict[str, ListwiseFinding]:
+) -> Findings:
     """The findings with disparities, with what wrong grades would make of a ranker without preference that is of as
     much use, and as far as the answers bear them; `rules` by their keys, `answers` by condition."""
     level = next((rule.level for rule in rules.values()), 0.95)
@@ -524,7 +533,7 @@ def no_preference(odds: Preference, rule: HowRanked) -> float | None:
     return sign_flip(scores, rng=np.random.default_rng(rule.seed)) if len(scores) >= FEWEST_TESTED else None
 
 
-def _shuffled(judged: Queries, rule: HowRanked) -> dict[str, PermutationResult]:
+def _shuffled(judged: ByCondition, rule: HowRanked) -> dict[str, PermutationResult]:
     """The stratified test of no effect in any query, by condition; those that ranked the same lists are shuffled at
     once. It needs random initial orders, and lists that have items of both sides."""
     if rule.initial != "random":
@@ -564,7 +573,7 @@ UTILITY = f"nDCG@{CUTOFF}"
 """What says how well a list is ordered by relevance."""
 
 
-def beyond_initial(ranked: Sequence[Judged], initial: Sequence[Judged]) -> Usefulness | None:
+def beyond_initial(ranked: Queries, initial: Queries) -> Usefulness | None:
     """nDCG@20 less that of the initial orders, paired by query; None where nothing is judged."""
     before, after = _utility(initial), _utility(ranked)
     return mean_gain({query_id: after[query_id] - before[query_id] for query_id in after.keys() & before})
@@ -595,7 +604,7 @@ def of_answers(values: Iterable[Value]) -> Usefulness | None:
     return None if odds is None else Usefulness("RelevanceOdds", 1.0, odds, of.low, of.high, of.n, "chance")
 
 
-def _utility(queries: Sequence[Judged]) -> dict[str, float]:
+def _utility(queries: Queries) -> dict[str, float]:
     judged = (q for q in queries if any(grade > 0 for grade in q.candidates.relevance.values()))
     return _numbers(parse_measure(UTILITY), judged)
 
@@ -700,7 +709,7 @@ def outcome_of(
     answers = answer_counts(answered, sides, settings.constrain)
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
     of_conditions = [column for column in columns if column.condition in conditions]
-    findings, rules = dict[str, ListwiseFinding](), dict[str, HowRanked]()
+    findings, rules = Findings(), dict[str, HowRanked]()
     for contrast, rule in design.rules.items():
         of_it = [column for column in of_conditions if column.contrast == contrast]
         queries = {name: [design.between(query, contrast) for query in of] for name, of in conditions.items()}
@@ -748,9 +757,7 @@ def outcome_of(
     return design.laid_out(measured, rows, dict(_files(design, chains)), failures, where=where)
 
 
-def in_groups(
-    judged: Judged, attribute: Attribute, sides_of: Mapping[str, Mapping[str, Side | None]]
-) -> Judged:
+def in_groups(judged: Judged, attribute: Attribute, sides_of: Mapping[str, Sides]) -> Judged:
     """The query with the group of every item, where several are compared: candidates, and those a cut ranking lacks;
     its items on the sides of the first contrast."""
     if not attribute.groups:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 # What a design can show at all, whatever the model: simulated on its own lists and windows, never asked.
 
 
+Lists = Sequence[Items]
 REACH_DRAWS = 3000
 REACH_CALLS, FEWEST_DRAWS, MOST_DRAWS = 60_000, 30, 1000
 """Where a program is played so many questions are answered in all, from so many initial orders at least and at most:
@@ -241,11 +242,7 @@ def findable_of(design: ListwiseDesign, settings: PlanSettings) -> ListwiseFinda
 
 
 def _prospect(
-    design: ListwiseDesign,
-    settings: PlanSettings,
-    findable: ListwiseFindable,
-    lists: Sequence[Items],
-    alike: float,
+    design: ListwiseDesign, settings: PlanSettings, findable: ListwiseFindable, lists: Lists, alike: float
 ) -> Prospect:
     beta, queries = log(settings.odds), findable.queries
     audits, drawn = _simulated(design, settings, lists, alike)
@@ -288,7 +285,7 @@ class Figures(NamedTuple):
 
 
 def _simulated(
-    design: ListwiseDesign, settings: PlanSettings, lists: Sequence[Items], alike: float
+    design: ListwiseDesign, settings: PlanSettings, lists: Lists, alike: float
 ) -> tuple[Mapping[float, Figures], int]:
     """The figures of simulated audits by injected log odds, those to be found and 0, from the same draws; and of how
     many lists they are."""
@@ -321,7 +318,7 @@ def _simulated(
     return {beta: Figures(*of_it) for beta, of_it in arrays.items()}, len(lists)
 
 
-def _bounded(lists: Sequence[Items], strategy: Strategy, orders: int) -> tuple[int, Sequence[Items]]:
+def _bounded(lists: Lists, strategy: Strategy, orders: int) -> tuple[int, Lists]:
     """How many audits are simulated, of which lists: fewer audits, then fewer lists, the more each of them takes."""
     windows = [strategy.one_pass(items.n) for items in lists]
     if None in windows:
@@ -519,7 +516,7 @@ def _log_odds(audits: Sequence[SimulatedAudit]) -> list[float]:
 
 
 def audits(
-    design: ListwiseDesign, settings: CalibrateSettings, lists: Sequence[Items], betas: Sequence[float]
+    design: ListwiseDesign, settings: CalibrateSettings, lists: Lists, betas: Sequence[float]
 ) -> Iterator[tuple[int, Mapping[str, Value]]]:
     """Simulated audits, each with the place of its injected preference."""
     assert isinstance(design.ranker, ListwiseRanker)

@@ -21,6 +21,7 @@ from llmfair.audits.listwise.measure import (
     EXCESS,
     HEADLINE,
     SCORED,
+    Findings,
     HowRanked,
     by_contrast,
     columns_of_contrasts,
@@ -39,7 +40,7 @@ from llmfair.datasets.judgements import Judgements, of_files
 from llmfair.errors import UsageError
 from llmfair.io.files import read_lines
 from llmfair.io.trec import RunFile, read_run
-from llmfair.metrics.base import Column, Groups, Judged, Measure, Quotient, measure_each
+from llmfair.metrics.base import Column, Groups, Judged, Measure, Quotient, Sides, measure_each
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import (
@@ -83,7 +84,7 @@ class Against:
     relevant: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @cached_property
-    def sides_of(self) -> Mapping[str, Mapping[str, Side | None]]:
+    def sides_of(self) -> Mapping[str, Sides]:
         """The side of every listed document in each contrast."""
         return {contrast: self.judgements.sides(of) for contrast, of in self.attribute.contrasts.items()}
 
@@ -253,7 +254,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
     measures = [measure for measure in every if str(measure) not in audited]
     answers = {} if audit is None else audit.answers
     facts, columns, rows = dict[str, scoring.ScoreFacts](), list[Column](), list[Measurement]()
-    relevance, findings = dict[str, float | None](), dict[str, ListwiseFinding]()
+    relevance, findings = dict[str, float | None](), Findings()
     contrasts = [*against.sides_of]
     rules = dict[str, HowRanked]()
     for name, files in target.conditions.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from llmfair.audits.listwise.settings import ListwiseSettings
 from llmfair.audits.plan import BLOCK, rng_of
-from llmfair.metrics.base import Judged, QueryComparisons, Undefined, Value
+from llmfair.metrics.base import Judged, QueryComparisons, Sides, Undefined, Value
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.preference import pairs_shown
 from llmfair.nouns import Candidates, Document, Encounter, Query, Side, Steps
@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 
+Shown = Sequence[Document]
 Cells = tuple[tuple[int, int, int], ...]
 """A list's items as (group, grade, how many), sorted; group 0 is protected, 1 the reference, 2 neither."""
 
@@ -119,7 +120,7 @@ class Encounters:
         return QueryComparisons(outcomes, self.items.names)
 
 
-def items_of(candidates: Candidates, sides: Mapping[str, Side | None]) -> Items:
+def items_of(candidates: Candidates, sides: Sides) -> Items:
     """A candidate list as its groups and grades."""
     group = {Side.PROTECTED: 1, Side.UNPROTECTED: -1, None: 0}
     return Items(
@@ -199,18 +200,14 @@ class Answering:
     scored: dict[str, float] = field(default_factory=dict)
     round: int = 0
 
-    def __call__(
-        self, documents: Sequence[Document], start: int, pass_number: int = 1
-    ) -> Steps[Sequence[Document]]:
+    def __call__(self, documents: Shown, start: int, pass_number: int = 1) -> Steps[Shown]:
         (ordered,) = yield from self.together([(documents, start)])
         return ordered
 
-    def together(
-        self, windows: Sequence[tuple[Sequence[Document], int]], pass_number: int = 1
-    ) -> Steps[Sequence[Sequence[Document]]]:
+    def together(self, windows: Sequence[tuple[Shown, int]], pass_number: int = 1) -> Steps[Sequence[Shown]]:
         yield from ()
         self.round += 1
-        orders = list[Sequence[Document]]()
+        orders = list[Shown]()
         for shown, _ in windows:
             weights = self.weigh([int(document.doc_id) for document in shown], False)
             best = self.question.best(len(shown))
@@ -226,7 +223,7 @@ class Answering:
             orders.append(order)
         return orders
 
-    def scores(self, documents: Sequence[Document]) -> Steps[Sequence[float | None]]:
+    def scores(self, documents: Shown) -> Steps[Sequence[float | None]]:
         yield from ()
         scores = self.weigh([int(document.doc_id) for document in documents], True)
         self.scored |= zip((document.doc_id for document in documents), scores, strict=True)

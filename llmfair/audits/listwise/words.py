@@ -83,6 +83,8 @@ TELLING = 0.01
 NOTHING_CONCLUDED = "nothing is concluded from an order that is not random (--initial random)"
 RATIO, PRECISION = "ExpRatio", "P@20"
 """The measures whose attainable range a design knows."""
+Notes = Iterator[str]
+"""What has to be known to read a table, a sentence each."""
 Cells = Mapping[tuple[str, str], Row]
 NONE_OUTSIDE = "no pair outside the band"
 StratumRow = tuple[Key, str, ListwiseFinding, Odds]
@@ -259,7 +261,7 @@ def _table_of_groups(results: ListwiseResults, every: Sequence[Row], measures: S
     return Table.of("By group", columns, keys, notes, results.band, names=2)
 
 
-def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Iterator[str]:
+def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Notes:
     """Which pairs the table leaves out, and what its odds are of."""
     pairs = [key for key in results.design.keys if key.condition != REPEAT]
     if left := len({*pairs} - {*shown}):
@@ -271,7 +273,7 @@ def _group_notes(results: ListwiseResults, shown: Sequence[Key]) -> Iterator[str
 # What has to be known to read the table, the weightiest first.
 
 
-def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
+def _notes(results: ListwiseResults, cells: Cells) -> Notes:
     """How answers came out, what figures can be, and what was tested."""
     design, answers = results.design, results.answers.values()
     findings = {key: of for key, of in results.findings.items() if condition_of(key) != REPEAT}
@@ -338,7 +340,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
         yield from (f"{measure} undefined: {why} ({', '.join(of)})" for why, of in by_reason.items())
 
 
-def relevance_note(ratios: Mapping[str, float | None]) -> Iterator[str]:
+def relevance_note(ratios: Mapping[str, float | None]) -> Notes:
     """What relevance alone gives the sides, by condition, where that is not parity."""
     uneven = [
         f"{ratio:.3f} ({condition})"
@@ -362,7 +364,7 @@ def scored_notes(rows: Sequence[tuple[ScoredRun, str, str]]) -> list[str]:
     return [*[RANKINGS_NOTE] * rankings, *relevance_note(relevance)]
 
 
-def _figure_notes(results: ListwiseResults, cells: Cells) -> Iterator[str]:
+def _figure_notes(results: ListwiseResults, cells: Cells) -> Notes:
     """What figures can be in this design, the largest gap between two prompts, and how the exposure ratio is made."""
     design, reach = results.design, results.reach.get(RATIO, Reach())
     ratio = next((measure for measure in results.shown if measure.startswith(RATIO)), None)
@@ -402,9 +404,7 @@ PLAIN = "too few runs to take out what the initial orders explain: the plain rat
 INTERVALS = {"linear-t": "t interval over queries", "boot-t": "bootstrap-t interval (seed {})"}
 
 
-def _test_notes(
-    results: ListwiseResults, findings: Mapping[str, ListwiseFinding], cells: Cells
-) -> Iterator[str]:
+def _test_notes(results: ListwiseResults, findings: Mapping[str, ListwiseFinding], cells: Cells) -> Notes:
     """Both nulls of every prompt."""
     flips, shuffles, how = list[str](), list[str](), ""
     for condition, finding in findings.items():
@@ -776,7 +776,7 @@ def _lines(planned: Record, finds: Iterable[str]) -> list[str]:
     return plans.plan_lines(planned, [*lines, *finds])
 
 
-def _findable_lines(planned: Record, findable: ListwiseFindable) -> Iterator[str]:
+def _findable_lines(planned: Record, findable: ListwiseFindable) -> Notes:
     """What was simulated, and what its shares and numbers of queries are of."""
     if findable.prospects:
         audits = min(each.audits for each in findable.prospects)
