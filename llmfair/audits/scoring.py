@@ -257,19 +257,17 @@ def facts_of(
     )
 
 
-def check_attribute(run: RunDir, results: typed.Results, settings: ScoreSettings) -> None:
-    """Raises UsageError for an attribute that the run was not about."""
+def measures_of(
+    run: RunDir, results: typed.Results, settings: ScoreSettings, concluded: Sequence[str] = ()
+) -> tuple[Sequence[Any], list[str]]:
+    """A run's measures or those asked for, with what is `concluded` of and gates'; and by name those of its table.
+    Raises UsageError, also for an attribute that the run was not about."""
     if settings.attribute not in (None, results.attribute):
         raise UsageError(
             f"{run.path} was asked by {results.attribute}, not by {settings.attribute}.",
             f"llmfair {results.task} -a {settings.attribute} asks about that",
         )
-
-
-def measures_of(
-    settings: ScoreSettings, results: typed.Results, reads: type[Observation], concluded: Sequence[str] = ()
-) -> tuple[Sequence[Any], list[str]]:
-    """A run's measures or those asked for, with what is `concluded` of and gates'; and by name those of its table."""
+    reads = kind_of(results.task).measure.reads
     gated = [gates.parse_gate(text, reads).measure for text in settings.require]
     measures, shown = (
         parse_measures(",".join((settings.measures or ",".join(names), *also, *gated)), reads)
@@ -306,10 +304,9 @@ def rows_observed(run: RunDir) -> Mapping[str, Sequence[Observation]]:
 def score_folder(run: RunDir, settings: ScoreSettings) -> RunMeasurement:
     """What the folder keeps, measured without conclusions."""
     results = results_of(run)
-    check_attribute(run, results, settings)
-    of_kind = kind_of(results.task).measure
-    measures, shown = measures_of(settings, results, of_kind.reads)
-    return measured_by(run, results, settings, of_kind.observations(run), measures, shown)
+    measures, shown = measures_of(run, results, settings)
+    observations = kind_of(results.task).measure.observations(run)
+    return measured_by(run, results, settings, observations, measures, shown)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,7 +74,7 @@ def test_known_answers() -> None:
     """Of raw windows, through questions, encounters and comparisons."""
     for case in vectors("preference_odds_strata")["cases"]:
         values = odds_of([of_vector(query) for query in case["input"]["queries"]])
-        odds, expected = list_odds(values, Stratum), case["expected"]["figures"]
+        odds, expected = list_odds(values, HowRanked(strata=[*Stratum])), case["expected"]["figures"]
         assert odds is not None, case["id"]
         for name, of_it in [("pooled", odds.pooled), *odds.strata.items()]:
             known, where = expected[str(name)], (case["id"], name)

@@ -305,7 +305,7 @@ def findings_of(
             continue
         name, values = column.condition, [*column.values.values()]
         missing, use = left_out.get(name, 0.0), useful.get(name)
-        odds = list_odds(values, rule.strata, missing, inference.level)
+        odds = list_odds(values, rule, missing)
         undefined = aggregates.most_frequent(values)
         if odds is None:
             reason = "order_not_random" if rule.initial != "random" else undefined
@@ -431,16 +431,14 @@ class ListOdds(NamedTuple):
         return Strata(self.pooled.figure, strata, self.left_out)
 
 
-def list_odds(
-    values: Iterable[Value], strata: Iterable[Stratum] = (), left_out: float = 0.0, level: float = 0.95
-) -> ListOdds | None:
+def list_odds(values: Iterable[Value], rule: HowRanked, left_out: float = 0.0) -> ListOdds | None:
     """From the queries' values, of all items and of those of each stratum; None without any comparison."""
     compared = [value for value in values if isinstance(value, QueryComparisons)]
-    if (pooled := aggregates.preference(compared, level)) is None:
+    if (pooled := aggregates.preference(compared, rule.level)) is None:
         return None
     odds = dict[Stratum, Preference]()
-    for stratum in strata:
-        of_it = aggregates.preference([replace(value, stratum=stratum) for value in compared], level)
+    for stratum in rule.strata:
+        of_it = aggregates.preference([replace(value, stratum=stratum) for value in compared], rule.level)
         if of_it is not None:
             odds[stratum] = of_it
     return ListOdds(pooled, odds, left_out)
@@ -640,7 +638,7 @@ def look(windows: Sequence[WindowShare], rule: HowRanked, level: float) -> Decis
     """Where the odds of these windows lie by their interval, at the level of one look of several, whether or not the
     ranker does its job; None if nowhere."""
     values, rule = [*joined_windows(windows)], replace(rule, level=look_level(level))
-    odds = list_odds(values, rule.strata, level=rule.level)
+    odds = list_odds(values, rule)
     if odds is None:
         return None
     p = odds.figures.outside(rule.band)

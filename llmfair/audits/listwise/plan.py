@@ -528,7 +528,7 @@ def audits(
 
 def finding_of(audit: Mapping[str, Value], rule: measure.HowRanked) -> SimulatedAudit:
     """What a real audit finds of these values, of a ranker that does its job."""
-    odds = measure.list_odds(audit.values(), rule.strata, level=rule.level)
+    odds = measure.list_odds(audit.values(), rule)
     if odds is None:
         return SimulatedAudit(None, measure.unassessable(measure.HEADLINE, "no_encounter"), None)
     conclusion, reason = measure.concluded(odds, rule)

@@ -334,7 +334,6 @@ def outcome_of(
 def score_pairs(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A folder of pairs from its verdicts: its audit's figures, unless others are asked for. Raises UsageError."""
     results = results_of(run)
-    scoring.check_attribute(run, results, settings)
     path = run.path / "verdicts.csv"
     by_key: dict[Key, list[PairVerdict]] = {key: [] for key in results.design.keys}
     for verdict in read_verdicts(path):
@@ -346,7 +345,7 @@ def score_pairs(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
                 f"{path} has {len(verdicts)} of the run's {pairs} verdicts on {key} pairs.", AGAIN
             )
     headline = with_weights(HEADLINE, results.design.weights)
-    measures, shown = scoring.measures_of(settings, results, JudgedPairs, [headline])
+    measures, shown = scoring.measures_of(run, results, settings, [headline])
     how = how_asked(settings, results.design, results.answers, results.stopping, results.max_invalid)
     columns, rows, findings, tests = measure_verdicts(measures, by_key, how)
     conditions: dict[str, scoring.ScoreFacts] = {

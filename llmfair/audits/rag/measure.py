@@ -671,9 +671,8 @@ def score_rag(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """
     results = results_of(run)
     design = results.design
-    scoring.check_attribute(run, results, settings)
     observations = read_observations(run)
-    measures, names = scoring.measures_of(settings, results, Retrieved, [CHANGE, DISPARITY])
+    measures, names = scoring.measures_of(run, results, settings, [CHANGE, DISPARITY])
     lists = (shown for of in observations.values() for query in of for shown in query.lists)
     if settings.measures is None and all(shown.output is None for shown in lists):
         # without labels nobody knows what is useful

@@ -455,10 +455,9 @@ def outcome_of(
 def score_refine(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     """A run folder from its files alone: the figures of its audit, unless others are asked for. Raises UsageError."""
     results: RefineResults = results_of(run)
-    scoring.check_attribute(run, results, settings)
     design, observations = results.design, read_observations(run)
     goals = (design.objective, design.aimed, design.utility)
-    measures, shown = scoring.measures_of(settings, results, Judged, goals)
+    measures, shown = scoring.measures_of(run, results, settings, goals)
     return scoring.measured_by(
         run, results, settings, observations, measures, shown, partial(concluded, design)
     )
