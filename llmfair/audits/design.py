@@ -417,9 +417,9 @@ class Design(ABC, Generic[T]):
 
     # What measures look things up in
 
-    def candidates(self) -> Iterator[Document]:
+    def candidates(self) -> Iterable[Document]:
         """The items of all lists."""
-        return (item for query in self.queries for item in self.dataset.candidates(query).documents)
+        return lists.listed_items(self.dataset, self.queries)
 
     @cached_property
     def groups(self) -> Groups:

@@ -27,7 +27,7 @@ from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
 from llmfair.retrieval.engine import ANALYZERS, ENGLISH, Analyzer, Engine, EngineKind, EngineOptions, Patience
 from llmfair.rundir import RUNS_HINT, RunDir
-from llmfair.settings.commands import ListSettings
+from llmfair.settings.commands import ListSettings, ScoreSettings
 from llmfair.settings.declaration import PromptSettings, contrast_of
 
 TANTIVY = "tantivy"
@@ -74,8 +74,9 @@ def load_lists(settings: ListSettings) -> tuple[Dataset, Attribute]:
     own = source.has_lists and asked == (None, None, None, None)
     if (settings.contrast or attribute.compared) != "binary":
         if own:
-            counts = group_counts(attribute, listed_items(source, selected_queries(source, settings))).few
-            return source, of_groups(attribute, counts, settings.contrast, settings.min_group)
+            return source, of_groups(
+                attribute, listed_items(source, selected_queries(source, settings)), settings
+            )
         raise UsageError(
             f"lists are drawn by a protected and an unprotected group, and {attribute.name} is compared otherwise.",
             "--contrast binary, or lists of your own: a folder with candidates.run, or a table",
@@ -113,9 +114,12 @@ def group_counts(attribute: Attribute, items: Iterable[Document]) -> GroupCounts
     return GroupCounts(groups, {str(group): counts[group] for group in sorted(filter(None, counts))}, unknown)
 
 
-def of_groups(attribute: Attribute, counts: Mapping[str, int], contrast: str | None, least: int) -> Attribute:
-    """The attribute with the groups that are compared: those of so many items or more. Raises UsageError."""
-    compared, reference = contrast_of(contrast or attribute.compared)
+def of_groups(
+    attribute: Attribute, items: Iterable[Document], settings: ListSettings | ScoreSettings
+) -> Attribute:
+    """The attribute with the groups that are compared: those of enough items. Raises UsageError."""
+    counts, least = group_counts(attribute, items).few, settings.min_group
+    compared, reference = contrast_of(settings.contrast or attribute.compared)
     groups = tuple(group for group, items in counts.items() if items >= least)
     if reference and reference not in groups:
         few = f" only {counts[reference]} items of" if reference in counts else " no group"

@@ -105,20 +105,14 @@ def told(
 
 
 def verdict_of_all(by_setting: Mapping[str, Results], statuses: Sequence[str]) -> RunVerdict | None:
-    """The gravest of the settings' verdicts, the first of several, below which settings have which status."""
+    """The gravest of the settings' verdicts, the first of several, with the settings that have its status."""
     verdicts = {name: verdict for name, results in by_setting.items() if (verdict := results.verdict)}
-    by_status: dict[str, list[str]] = {}
-    for name, verdict in sorted(verdicts.items(), key=lambda item: statuses.index(item[1].status)):
-        by_status.setdefault(verdict.status, []).append(name)
-    if not by_status:
-        return None
-    (first, *more), *milder = by_status.values()
-    verdict = verdicts[first]
-    if len(verdicts) == 1:
-        return verdict
-    others = ", ".join(f"{verdicts[names[0]].status} with {listed(names)}" for names in milder)
-    where = f"with {listed([first, *more])}" + f" ({others})" * bool(others) + f"; {first}" * bool(more)
-    return structs.replace(verdict, sentence=f"{where}: {verdict.sentence}")
+    gravest = min(verdicts.values(), key=lambda verdict: statuses.index(verdict.status), default=None)
+    if gravest is None or len(verdicts) == 1:
+        return gravest
+    names = [name for name, verdict in verdicts.items() if verdict.status == gravest.status]
+    where = f"with {listed(names)}" + f"; {names[0]}" * (len(names) > 1)
+    return structs.replace(gravest, sentence=f"{where}: {gravest.sentence}")
 
 
 def _subject(settings: StudySettings) -> Subject:

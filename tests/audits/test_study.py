@@ -68,7 +68,7 @@ def test_its_verdict_says_which_settings_agree() -> None:
     assert (few.verdict.status, more.verdict.status) == ("not assessable", "disparity")
     assert few.verdict.sentence.startswith("with 10/5 and 20/10; 10/5: under the neutral prompt ")
     assert "ask at least 5 queries" in few.verdict.next
-    assert more.verdict.sentence.startswith("with 20/10 (inconclusive with 5/1): under the neutral ")
+    assert more.verdict.sentence.startswith("with 20/10: under the neutral ")
     table = headed(WINDOWS.words.table(more), more.verdict)
     assert table.lead[0] == ("VERDICT", f"disparity: {more.verdict.sentence}")
     alone = study_of(tried(limit=8, orders=3, settings="20/10")).verdict

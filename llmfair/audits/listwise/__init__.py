@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from llmfair.audits.kind import HELP, Help, Kind, Study, settings_of
+from llmfair.audits.kind import Help, Kind, Study, settings_of
 from llmfair.audits.listwise.settings import (
     CalibrateSettings,
     ListwiseSettings,
@@ -76,13 +76,6 @@ class Listwise(Kind):
             (
                 "llmfair listwise -m openai:gpt-4o-mini --dry-run",
                 "llmfair listwise -d my-folder -m openai:any --base-url http://127.0.0.1:8000/v1",
-            ),
-        ),
-        "plan": Help(
-            HELP["plan"].format(name="listwise"),
-            (
-                "llmfair plan listwise -m openai:gpt-4o-mini --price-in 0.15 --price-out 0.6",
-                "llmfair plan listwise --preset paper --odds 0.9 --power 0.9",
             ),
         ),
         "render": Help(

@@ -16,7 +16,7 @@ from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import results_of
-from llmfair.audits.lists import asked_of_lists, group_counts, of_groups
+from llmfair.audits.lists import asked_of_lists, of_groups
 from llmfair.audits.listwise.measure import (
     EXCESS,
     HEADLINE,
@@ -213,8 +213,7 @@ def compared_groups(
     attribute = named_attribute(judgements, name, mixed)
     if attribute.groups or (settings.contrast or attribute.compared) == "binary":
         return attribute_of(judgements, name, mixed)
-    counts = group_counts(attribute, judgements.documents.values()).few
-    return of_groups(attribute, counts, settings.contrast, settings.min_group)
+    return of_groups(attribute, judgements.documents.values(), settings)
 
 
 def score_files(paths: Sequence[Path], settings: ScoreSettings) -> Iterator[scoring.RunMeasurement]:
