@@ -28,7 +28,7 @@ from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.nouns import Conclusion, Key, is_of
 from llmfair.results import PARITY_OPEN, Figure, Reach, Results, absent_row, query_figures, stratum_of
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
-from llmfair.settings.declaration import band_of, default_of
+from llmfair.settings.declaration import band_of, default_of, flag_of
 from llmfair.stats.intervals import OTHER_DESIGN, OTHER_REACH, SAME_ANSWERS, Estimate
 from llmfair.stats.paired import Change, at_figure, change_by_query
 from llmfair.stats.significance import holm
@@ -234,7 +234,10 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
     base, *others = [dataclasses.replace(of, name=name) for of, name in zip(opened, apart, strict=True)]
     kind = kind_of(base.results.task)
     for other in others:
-        for name, (differ, hint) in {**REFUSED, **kind.measure.agree}.items():
+        of_kind = {
+            name: (of, f"run both with the same --{flag_of(name)}") for name, of in kind.measure.agree.items()
+        }
+        for name, (differ, hint) in (REFUSED | of_kind).items():
             if base.setting(name) != other.setting(name):
                 settings = "; ".join(_setting_text(name, run) for run in (base, other))
                 raise UsageError(f"{base.name} and {other.name} {differ} ({settings}).", hint)

@@ -318,7 +318,7 @@ class Measuring:
     `aside`: conditions that only repeat another, to show how much answers vary: of several runs they are not shown.
     `gated`: the conditions that gates speak of where they name none, if not all. `asked_by`: settings that say how a
     model is asked: figures with an attainable range compare where these agree. `agree`: what runs must agree in to be
-    compared, beside the general settings: what it means where they do not, and the way out. `how_changed`: how
+    compared, beside the general settings, and what it means where they do not. `how_changed`: how
     `changes` are made, said below a comparison; empty where they are paired by query, and signs flipped.
     """
 
@@ -327,7 +327,7 @@ class Measuring:
     aside: Collection[str] = ()
     gated: Collection[str] = ()
     asked_by: Sequence[str] = ()
-    agree: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    agree: Mapping[str, str] = field(default_factory=dict)
     how_changed: str = ""
 
     observations: Callable[[RunDir], Mapping[str, Sequence[Observation]]] = rows_observed

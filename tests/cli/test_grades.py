@@ -39,16 +39,11 @@ def test_a_ranker_that_goes_by_relevance_alone_is_not_called_unfair() -> None:
     """Which it had been: women were asked against men of a higher grade."""
     unmatched = ran(*PAIRS, *MODEL, "--grades", "any", "-o", "any", "--json").json
     assert odds(unmatched) < 0.5 and unmatched["findings"]["relevant"]["conclusion"] == "outside"
-    of_any = unmatched["design"]["grades"]["relevant"]
-    assert not of_any["matched"] and of_any["difference"] == pytest.approx(-0.6, abs=0.1)
     matched = ran(*PAIRS, *MODEL, "--json").json
     assert 0.7 < odds(matched) < 1.4 and matched["findings"]["relevant"]["conclusion"] != "outside"
-    assert matched["design"]["grades"]["relevant"] == {"matched": True, "difference": 0}
     refuses("(grades: None there, 'match' now)", *PAIRS, *MODEL, "-o", "any", code=1)
     found = refuses("pair items of other relevance grades", "compare", "any", matched["run"])
     assert found.err.endswith("run both with the same --grades\n")
-    shown = ran("runs", "show", "any", "-v").out
-    assert "protected items are graded 0.6" in shown and "lower on average than those" in shown
 
 
 def test_queries_without_two_items_of_a_grade_are_counted() -> None:

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from itertools import chain, islice, pairwise
 from math import ceil, exp, hypot, log
 from pathlib import Path
-from statistics import fmean, harmonic_mean
+from statistics import harmonic_mean
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -33,7 +33,7 @@ from llmfair.audits.pairwise.measure import (
     share,
     with_weights,
 )
-from llmfair.audits.pairwise.results import PairFinding, PairGrades, PairwiseFacts, PairwiseResults
+from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.plan import BLOCK, Row, about, found_by_preference, rng_of, row_of, settings_of, simulated
 from llmfair.audits.runs.stopping import Stopping
@@ -43,7 +43,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Measure, Tally
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
-from llmfair.nouns import PAIRS, Failure, Key, PairAnswer, PairStratum, PairVerdict, Probe, Steps
+from llmfair.nouns import PAIRS, Failure, Key, PairAnswer, PairStratum, PairVerdict, Probe
 from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
@@ -185,10 +185,8 @@ class PairwiseDesign(Design[PairVerdict]):
         for key in self.keys:
             stopping = self.stopping(key)
             for probe in stopping.undecided():
-                yield Program(probe.probe_id, partial(self._noted, stopping, probe))
-
-    def _noted(self, stopping: Stopping[PairVerdict], probe: Probe) -> Steps[PairVerdict]:
-        return stopping.noting(probe, self.ranker.steps(probe), lambda verdict: verdict)
+                steps = self.ranker.steps(probe)
+                yield Program(probe.probe_id, partial(stopping.noting, probe, steps, lambda verdict: verdict))
 
     def stopping(self, key: Key) -> Stopping[PairVerdict]:
         """A sequential audit of one stratum that has not begun."""
@@ -202,16 +200,16 @@ class PairwiseDesign(Design[PairVerdict]):
             **super().identity(),
             "conditions": list(self.strata),
             "pairs": self.settings.max_pairs if self.settings.sequential else self.settings.pairs,
-            **({"grades": "match"} if self.settings.grades == "match" and self._grades else {}),
+            **({"grades": "match"} if self.settings.grades == "match" and self._graded else {}),
         }
 
     def facts(self) -> PairwiseFacts:
         """What results say of the design."""
-        settings = self.settings
-        odds: dict[str, float] | None = None
-        if (wrong := settings.label_error) is not None:
-            between = {key: judged_between(self._judged, key.contrast) for key in self.keys}
-            odds = {key: odds_with(wrong, judged, None)[key.stratum] for key, judged in between.items()}
+        settings, judged = (
+            self.settings,
+            judged_of(map(self.dataset.candidates, self.queries), self.attribute),
+        )
+        wrong = settings.label_error
         how = (
             "form", "answers", "noise_share", "repeats", "weights", "adjust", "sequential", "label_error", "pairs",
         )  # fmt: skip
@@ -220,8 +218,11 @@ class PairwiseDesign(Design[PairVerdict]):
             **structs.asdict(general),
             **{name: getattr(settings, name) for name in how},
             constrained=settings.constrain, max_pairs=settings.max_pairs if settings.sequential else None,
-            judged=self._judged, odds_of_label_error=odds, prompt_sha256=self.prompt.sha256,
-            grades=self._grades or None,
+            judged=judged, prompt_sha256=self.prompt.sha256,
+            odds_of_label_error=None if wrong is None else {
+                key: odds_with(wrong, judged_between(judged, key.contrast), None)[key.stratum]
+                for key in self.keys
+            },
             pairs_asked={
                 key: self.asked(key) if settings.sequential else sum(len(of.pairs) for of in probes.values())
                 for key, probes in self.pairs.items()
@@ -233,25 +234,14 @@ class PairwiseDesign(Design[PairVerdict]):
         )  # fmt: skip
 
     @cached_property
-    def _judged(self) -> dict[str, tuple[int, int]]:
-        return judged_of(map(self.dataset.candidates, self.queries), self.attribute)
-
-    @cached_property
-    def _grades(self) -> dict[str, PairGrades]:
-        """Of those relevance strata and contrasts of which the items of some query have several grades."""
-        grades = dict[str, PairGrades]()
-        for key in self.keys:
-            lists, of_it = map(self.dataset.candidates, self.queries), self.attribute.contrasts[key.contrast]
-            if all(len(pair_grades(listed, of_it, key.stratum)) < 2 for listed in lists):
-                continue
-            differences = list[float]()
-            for probes in self.by_query(key):
-                asked = [probe.candidates for probe in probes if not probe.draw]
-                graded = [[of.relevance.get(doc_id, 0) for doc_id in of.doc_ids] for of in asked]
-                differences += [fmean(ours - theirs for ours, theirs in graded)] if graded else []
-            mean = fmean(differences) if differences else None
-            grades[key] = PairGrades(self.settings.grades == "match", mean)
-        return grades
+    def _graded(self) -> bool:
+        """Whether the items of any query that pairs of a stratum are made of have several grades."""
+        lists = [*map(self.dataset.candidates, self.queries)]
+        return any(
+            len(pair_grades(listed, self.attribute.contrasts[key.contrast], key.stratum)) > 1
+            for key in self.keys
+            for listed in lists
+        )
 
     def by_query(self, key: Key) -> Iterable[Collection[Probe] | PairProbes]:
         """The probes of each query that has some; under --sequential at most."""
@@ -314,24 +304,17 @@ def findable_of(design: PairwiseDesign, stratum: Key, settings: PlanPairwiseSett
     counts, items = [len(probes.pairs) for probes in with_pairs], Counter[str]()
     for probes in with_pairs:
         items.update(probes.candidates.doc_ids[place] for place in np.unique(probes.pairs[:, 1:]))
-    findable = PairwiseFindable(
-        queries=len(counts),
-        # Σ_q se² depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
-        pairs=harmonic_mean(counts) if counts else 0.0,
-        items_recur=max(items.values(), default=1) > 1,
-        ratio=settings.ratio,
-        target=settings.power,
-    )
-    if settings.sequential or len(counts) < FEWEST_QUERIES:
-        few = "too_few_queries" if counts else "no_pairs"
-        return replace(findable, reason="sequential" if settings.sequential else few)
+    # Σ_q se² depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
+    n, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
+    few = "too_few_queries" if n < FEWEST_QUERIES else None
+    reason = "sequential" if settings.sequential else few
     rule = Rule(settings.level, band_of(settings.band), sum(any(of.values()) for of in design.pairs.values()))
+    odds, target = settings.ratio, settings.power
 
     def prospect(answers: Answers) -> Prospect:
         def plan(queries: int, odds: float) -> PairPlan:
-            return plan_pairs(queries, findable.pairs, odds, *answers, rule)
+            return plan_pairs(queries, pairs, odds, *answers, rule)
 
-        n, odds, target = findable.queries, settings.ratio, settings.power
         disparate, fair = plan(n, odds), plan(n, 1.0)
         return Prospect(
             *answers,
@@ -341,7 +324,10 @@ def findable_of(design: PairwiseDesign, stratum: Key, settings: PlanPairwiseSett
             smallest=smallest_odds(lambda odds: plan(n, odds).disparity >= target, rule.band[0]),
         )  # fmt: skip
 
-    return replace(findable, prospects=tuple(map(prospect, _expected(stratum, settings))))
+    return PairwiseFindable(
+        queries=n, pairs=pairs, items_recur=max(items.values(), default=1) > 1, ratio=odds, target=target,
+        reason=reason, prospects=() if reason else tuple(map(prospect, _expected(stratum, settings))),
+    )  # fmt: skip
 
 
 def _expected(stratum: Key, settings: PlanPairwiseSettings) -> list[Answers]:
@@ -374,9 +360,6 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
     """Loads what the settings name and fixes the pairs that are asked. Raises UsageError."""
     dataset, attribute = load_lists(settings)
     if subject.scores_lists:  # and answers no questions: there is one form in which it can be asked
-        if settings.answers == "margin" or settings.constrain:
-            flag = "--constrain" if settings.constrain else "--answers margin"
-            raise UsageError(f"{subject.spec} scores lists, and cannot do {flag}.", "leave it out")
         settings = replace(settings, form=SCORES)
     task = PairwiseDesign.task + (f"-{SCORES}" if settings.form == SCORES else "")
     settings, prompt = with_prompt(settings, dataset, task)

@@ -476,7 +476,7 @@ def answer_counts(verdicts: Sequence[PairVerdict], constrained: bool = False) ->
 # What changed from one pairwise run to another, over the pairs that both were asked.
 
 
-MEASURES = ("AdjustedOdds", "BalancedRatio", "WinRatio", "FlipRate", "InvalidRate")
+MEASURES = "AdjustedOdds,BalancedRatio,WinRatio,FlipRate,InvalidRate"
 Question = tuple[Key, str, int, int, str, str]
 
 
@@ -490,12 +490,11 @@ def pair_changes(
             f"{base.name} and {other.name} have no pair in common.",
             "run both with the same --seed and --conditions",
         )
-    measures = chosen or parse_measures(
-        ",".join(f"{name}(agg={base.setting('weights')})" for name in MEASURES)
-    )
-    headlines, level = comparing.headlines_of(measures), base.results.level
+    weights, level = base.setting("weights"), base.results.level
+    measures = chosen or parse_measures(with_weights(MEASURES, weights))
+    headlines = comparing.headlines_of(measures)
     keys = [key for key in base.keys if key in {key for key, *_ in common}]
-    repeats, weights = min(run.results.design.repeats for run in (base, other)), base.setting("weights")
+    repeats = min(run.results.design.repeats for run in (base, other))
     tallies: list[dict[tuple[Measure, str], Column]] = []
     for run in (base, other):  # a tally for every query, of the measures that pool their pairs
         judged: dict[str, Sequence[JudgedPairs]] = {
@@ -508,7 +507,7 @@ def pair_changes(
             for column in columns
             if all(isinstance(value, Tally) for value in column.values.values())
         })  # fmt: skip
-    comparing.check_paired(chosen, [measure for measure, _ in tallies[0]], f"try {','.join(MEASURES)}")
+    comparing.check_paired(chosen, [measure for measure, _ in tallies[0]], f"try {MEASURES}")
     barred = {
         key: useless(counted)
         for key in keys
@@ -552,10 +551,10 @@ def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
 MEASURING = scoring.Measuring(
     reads=JudgedPairs,
     agree={
-        "form": ("asked in different forms", "run both with the same --form"),
-        "answers": ("were read in different ways", "run both with the same --answers"),
-        "grades": ("pair items of other relevance grades", "run both with the same --grades"),
-        "weights": ("weigh pairs differently", "run both with the same --weights; the answers serve again"),
+        "form": "asked in different forms",
+        "answers": "were read in different ways",
+        "grades": "pair items of other relevance grades",
+        "weights": "weigh pairs differently",
     },
     how_changed="change: of the figures of all queries (× for ratios); t over the clusters of both runs together",
     score=score_pairs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from llmfair.errors import UsageError
@@ -27,7 +27,6 @@ from llmfair.settings.declaration import (
     WIDEST_BAND,
     Form,
     PromptSettings,
-    default_of,
 )
 
 
@@ -120,14 +119,11 @@ class PairwiseSettings(PromptSettings, AuditSettings):
                 "leave one of them out",
             )
         # a sequential audit asks every pair once, until all is said
-        idle = ("pairs", "repeats", "noise_share") if self.sequential else ("max_pairs",)
-        for item in fields(self):
-            if item.name in idle and getattr(self, item.name) not in (default_of(item), 0):
-                beside = "with" if self.sequential else "without"
-                raise UsageError(
-                    f"--{item.name.replace('_', '-')} does nothing {beside} --sequential.",
-                    "--max-pairs is the limit of --sequential, --pairs of other audits",
-                )
+        if idle := self.as_flags(("pairs", "repeats") if self.sequential else ("max_pairs",)):
+            raise UsageError(
+                f"{idle} does nothing {'with' if self.sequential else 'without'} --sequential.",
+                "--max-pairs is the limit of --sequential, --pairs of other audits",
+            )
         if self.sequential:
             check_stopping(self, self.on_bad_answer)
 

@@ -213,28 +213,14 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str]:
             text += f"; whatever they were, the protected group wins {low:.1f}–{high:.1f} % of answers"
         yield text
     yield from pairs_notes(design)
-    for name, grades in (design.grades or {}).items():
-        if name in strata and not grades.matched and grades.difference:
-            higher = "higher" if grades.difference > 0 else "lower"
-            ours = "the first group's" if design.contrasts else "protected"
-            yield (
-                f"{name}: {ours} items are graded {abs(grades.difference):.2f} {higher} on average than those "
-                "they are asked against, which the odds do not take out; --grades match does"
-            )
     yield from phrases.drawn_note(design.drawn)
 
 
 def pairs_notes(design: PairwiseFacts) -> Iterator[str]:
-    """Queries without pairs of a stratum; of many contrasts how many lack some."""
-    lacking = {key: len(queries) for key, queries in design.without_pairs.items() if queries}
-    if len(design.contrasts) <= MOST_CONTRASTS:
-        yield from (f"{key}: {count(n, 'query', 'queries')} without such pairs" for key, n in lacking.items())
-    elif lacking:
-        most = max(lacking, key=lacking.__getitem__)
-        yield (
-            f"{len(lacking):,} of {len(design.keys):,} contrasts of strata lack pairs in some queries, {most} in "
-            f"{lacking[most]:,}"
-        )
+    """Queries without pairs of a stratum, unless contrasts are many."""
+    for key, queries in design.without_pairs.items():
+        if queries and len(design.contrasts) <= MOST_CONTRASTS:
+            yield f"{key}: {count(len(queries), 'query', 'queries')} without such pairs"
 
 
 def before_text(planned: Mapping[str, Any]) -> str:
@@ -340,7 +326,6 @@ OF_TWO = "what it can find is planned for two groups only"
 NOTHING = {
     "sequential": "--sequential asks until each stratum is settled, so what it finds is not planned; leave it out to "
     "see what a fixed number of pairs finds",
-    "no_pairs": "no pairs: nothing can be found",
     "too_few_queries": f"no interval, which needs {FEWEST_QUERIES} queries",
 }
 

@@ -30,7 +30,7 @@ from llmfair.audits.design import NOBODY, Condition, Design, Outcome, Stage
 from llmfair.audits.gates import read_gates
 from llmfair.audits.lists import attribute_asked, group_counts, listed_items, selected_queries
 from llmfair.audits.rag.results import RagFacts
-from llmfair.audits.rag.settings import BY_GROUP, CHANGE, DETERMINISTIC, DISPARITY, GOLD, RagSettings
+from llmfair.audits.rag.settings import BY_GROUP, CHANGE, CITED, DETERMINISTIC, DISPARITY, GOLD, RagSettings
 from llmfair.audits.subject import Subject, backend_of, sampling_of
 from llmfair.datasets.answers import ITEM, QuestionSet, load_answers, questions_sha256
 from llmfair.datasets.base import cache_folder
@@ -122,14 +122,13 @@ class Judge(NamedTuple):
 
 def judge_of(settings: RagSettings) -> Judge | None:
     """The model that is asked; None where an output itself says it, or nobody does. Raises UsageError."""
-    attribution = settings.judging
-    others = (*ATTRIBUTORS, "none") if attribution == settings.attribution else ()
-    spec = MODELS.get(attribution, attribution)
-    if spec in others:
+    if settings.attribution in (*ATTRIBUTORS, "none"):
         return None
+    attribution = settings.attribution.removeprefix(f"{CITED},")
+    spec = MODELS.get(attribution, attribution)
     prefix, _, name = spec.partition(":")
     if not name or not registry.has("backend", prefix):
-        words = (*others, *MODELS)
+        words = (*ATTRIBUTORS, "none", *MODELS)
         raise UsageError(
             f"--attribution {attribution} is unknown.{did_you_mean(attribution, words)}",
             f"known: {', '.join(words)}; or a model that judges, such as nli:NAME or openai:NAME",
@@ -492,10 +491,9 @@ def scores_of(retriever: ScoringRanker, dataset: QuestionSet, queries: Sequence[
     identity = f"{retriever.identity} {questions_sha256(dataset, queries)}"
     path = cache_folder() / "scores" / f"{sha256(identity.encode()).hexdigest()[:32]}.json"
     if retriever.costly:
-        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # none, or damaged
-            stored = {name: np.array(of, np.float64) for name, of in json.loads(files.content(path)).items()}
-            if all(stored[name].shape == (len(of.documents),) for name, of in lists.items()):
-                return {name: stored[name] for name in lists}
+        with suppress(UsageError, LookupError):  # none, or damaged
+            stored = files.read_document(path, dict[str, list[float]])
+            return {name: np.array(stored[name], dtype=np.float64) for name in lists}
     texts = {query.query_id: replace(query, text=dataset.searched(query)) for query in queries}
     searched = (replace(of, query=texts[name]) for name, of in lists.items())
     scored = zip(lists, retriever.scores_of_each(searched), strict=True)
@@ -582,10 +580,6 @@ def queries_for(margin: float, worst_loss: float, level: float) -> str:
 
 def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesign:
     """Loads what the settings name, and scores every item of every query. Raises UsageError."""
-    if settings.useful not in ("gain", "qrels") and not Path(settings.useful).is_file():
-        raise UsageError(
-            f"--useful {settings.useful}: there is no such file.", "gain, qrels, or a file of labels"
-        )
     name = attribute_asked(settings)
     dataset = load_answers(settings.dataset, settings.data, settings.useful == "qrels", name is not None)
     known = {of for item in dataset.documents.values() for of in item.groups} if name else set()

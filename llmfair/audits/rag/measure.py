@@ -158,6 +158,20 @@ def files_of(
             ranked = Ranking(policies.query_id, tuple(policies.doc_ids[place] for place in best))
             yield from run_lines([ranked], retriever)
 
+    def outputs() -> Iterator[tuple[object, ...]]:
+        """Of every query the outputs for labels, to which nothing is credited, then those for lists."""
+        for query, read in queries:
+            credited = outputs_of(design, query, read, judged)
+            for of_query, credit in ((read.alone, {}), (read.lists, credited)):
+                for doc_ids, output in of_query.items():
+                    of = credit.get(doc_ids)
+                    names = (
+                        NOBODY if ids is None else " ".join(doc_id for doc_id in doc_ids if doc_id in ids)
+                        for ids in ((of.attributed, of.supported) if of else (None, None))
+                    )
+                    answer = (output.text, str(output.finish), output.utility)
+                    yield query.query_id, " ".join(doc_ids), *answer, *names
+
     def samples(condition: Condition) -> Iterator[tuple[object, ...]]:
         """Every draw of a condition, an item a row."""
         for query, read in measured:
@@ -173,7 +187,7 @@ def files_of(
             for item in design.items(query)
         ),
         SCORES: csv_lines((*SCORE_COLUMNS, *[GROUP] * named), scores),
-        OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in _outputs(design, queries, judged))),
+        OUTPUTS: csv_lines(columns, (row[: len(columns)] for row in outputs())),
         "gains.tsv": _tabbed(("qid", "pid", "augment_score", "baseline_score", "delta"), gains),
         **{f"rankings/{name}.run": rankings(name) for name in design.scores},
         **{f"samples/{of.name}.tsv": _tabbed(columns_of_samples, samples(of)) for of in design.conditions},
@@ -183,23 +197,6 @@ def files_of(
 def _tabbed(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
     """Lines for tools of others, which read ids as they are."""
     return ("\t".join(map(str, row)) + "\n" for row in chain([columns], rows))
-
-
-def _outputs(
-    design: RagDesign, queries: Answered, judged: Mapping[str, Support]
-) -> Iterator[tuple[object, ...]]:
-    """Of every query the outputs for labels, to which nothing is credited, then those for lists."""
-    for query, read in queries:
-        credited = outputs_of(design, query, read, judged)
-        for outputs, credit in ((read.alone, {}), (read.lists, credited)):
-            for doc_ids, output in outputs.items():
-                of = credit.get(doc_ids)
-                names = (
-                    NOBODY if ids is None else " ".join(doc_id for doc_id in doc_ids if doc_id in ids)
-                    for ids in ((of.attributed, of.supported) if of else (None, None))
-                )
-                answer = (output.text, str(output.finish), output.utility)
-                yield query.query_id, " ".join(doc_ids), *answer, *names
 
 
 def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
@@ -588,12 +585,11 @@ def concluded(
             )  # fmt: skip
 
     def concluding(row: Measurement) -> Measurement:
-        finding = findings.get(row.condition) if row.measure == CHANGE else None
-        if row.query_id != ALL or (finding is None and row.reason != LABEL_OUTPUT):
-            return row
-        if finding is None:
+        if row.query_id == ALL and row.reason == LABEL_OUTPUT:
             return replace(row, conclusion=Conclusion.NOT_ASSESSABLE)
-        return replace(row, p=finding.p, p_adjusted=finding.p_adjusted, conclusion=finding.conclusion)
+        if row.query_id == ALL and row.measure == CHANGE and (of := findings.get(row.condition)):
+            return replace(row, p=of.p, p_adjusted=of.p_adjusted, conclusion=of.conclusion)
+        return row
 
     return (
         [*map(concluding, by_groups(columns, rows, inference, band, design.recurring))],
@@ -673,8 +669,7 @@ def score_rag(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
     design = results.design
     observations = read_observations(run)
     measures, names = scoring.measures_of(run, results, settings, [CHANGE, DISPARITY])
-    lists = (shown for of in observations.values() for query in of for shown in query.lists)
-    if settings.measures is None and all(shown.output is None for shown in lists):
+    if settings.measures is None and not any(of.outputs for of in results.answers.values()):
         # without labels nobody knows what is useful
         measures = [
             measure
@@ -682,7 +677,6 @@ def score_rag(run: RunDir, settings: ScoreSettings) -> scoring.RunMeasurement:
             if (measure.definition.of_lists or str(measure) in BY_GROUP)
             and (GOLD in observations or measure.name == DISPARITY)
         ]
-        names = [name for name in names if name in map(str, measures)]
     conditions = [Condition(name, design.factors[name]) for name in observations]
     measures = bounded(measures, design.utility)
     conclude = partial(concluded, conditions, design, band_of(settings.band))
@@ -730,14 +724,11 @@ def other_labels(base: ComparedRun, other: ComparedRun) -> bool:
 MEASURING = scoring.Measuring(
     reads=Retrieved,
     agree={
-        "k": ("show different numbers of items", "run both with the same -k"),
-        "useful": ("tell useful items in different ways", "run both with the same --useful"),
-        "utility": ("score answers in different ways", "run both with the same --utility"),
-        "attribution": ("credit answers in different ways", "run both with the same --attribution"),
-        "hypothesis": (
-            "hold answers against items in different words",
-            "run both with the same --hypothesis",
-        ),
+        "k": "show different numbers of items",
+        "useful": "tell useful items in different ways",
+        "utility": "score answers in different ways",
+        "attribution": "credit answers in different ways",
+        "hypothesis": "hold answers against items in different words",
     },
     observations=read_observations,
     score=score_rag,

@@ -156,11 +156,6 @@ class RagSettings(PromptSettings, AuditSettings):
         """Whether answers name the items that they rest on."""
         return self.attribution.partition(",")[0] == CITED
 
-    @property
-    def judging(self) -> str:
-        """What tells which items support an answer: the attribution, or what stands beside `cited`."""
-        return self.attribution.removeprefix(f"{CITED},")
-
     def check(self) -> None:
         super().check()
         if self.stop_after and (self.require or self.fail_on):

@@ -309,40 +309,42 @@ def rag_verdict(conclusions: Conclusions) -> RunVerdict:
 
 def verdict_of_settings(conclusions: Conclusions) -> RunVerdict:
     """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
-    cases: dict[Conclusion, list[tuple[verdict.Case, Any]]] = {of: [] for of in Conclusion}
+    cases: dict[Conclusion, list[Any]] = {of: [] for of in Conclusion}
     for case in verdict.cases_of(conclusions):
-        cases[case.finding.conclusion].append((case, case.finding))
+        cases[case.finding.conclusion].append(case)
 
-    def disparity(case: tuple[verdict.Case, Any]) -> float:
-        return case[1].disparity or 0.0
+    def disparity(case: Any) -> float:
+        return case.finding.disparity or 0.0
 
     if within := cases[Conclusion.WITHIN]:
         sentence = "{} is the fairest setting whose utility is kept"
-        return verdict_on(*min(within, key=disparity), KEPT, sentence)
+        return verdict_on(min(within, key=disparity), KEPT, sentence)
     if inconclusive := cases[Conclusion.INCONCLUSIVE]:
-        case, finding = max(inconclusive, key=lambda case: (case[1].reason != "larger_alpha", case[1].lower))
-        why = in_words(finding.reason, CHANGE) if finding.reason else "more than the margin may be lost"
-        return verdict_on(case, finding, INCONCLUSIVE, f"whether {{}} keeps its utility is open, as {why}")
+        lost = max(inconclusive, key=lambda of: (of.finding.reason != "larger_alpha", of.finding.lower))
+        reason = lost.finding.reason
+        why = in_words(reason, CHANGE) if reason else "more than the margin may be lost"
+        return verdict_on(lost, INCONCLUSIVE, f"whether {{}} keeps its utility is open, as {why}")
     if outside := cases[Conclusion.OUTSIDE]:
         sentence = "{} is the least fair of the settings drawn, and loses utility even so"
-        return verdict_on(*max(outside, key=disparity), LOST, sentence)
+        return verdict_on(max(outside, key=disparity), LOST, sentence)
     barred = cases[Conclusion.NOT_ASSESSABLE]
-    reason = str(barred[0][1].reason if barred else "no_useful_items")
+    reason = str(barred[0].finding.reason if barred else "no_useful_items")
     sentence = f"nothing can be said of what fairness costs: {in_words(reason, CHANGE)}"
     advice = verdict.advice_of(conclusions, TO_CHANGE.get(reason, verdict.LOOK))
     if not barred and conclusions.run is None:
         sentence = "a log says how unequally items were shown, not what fairer lists would have cost"
         advice = "llmfair rag asks the generator about fairer lists of the same items"
-    elif not barred and not conclusions.complete:
+    elif not conclusions.complete:
         sentence = "nothing can be said of what fairness costs: not all questions are answered yet"
         advice = verdict.by_way(conclusions, verdict.UNFINISHED, "unfinished")
     return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence, next=advice)
 
 
-def verdict_on(case: verdict.Case, finding: RagFinding, status: str, sentence: str) -> RunVerdict:
+def verdict_on(case: verdict.Case, status: str, sentence: str) -> RunVerdict:
     """The verdict that speaks of one alpha of a retriever, which the sentence has a place for: how unequally items are
     shown beside the one list by score, how utility changes, and which loss is ruled out; then how to hold a build to
     it, or what would settle it."""
+    finding: Any = case.finding
     facts, figure = case.facts, case.figure or absent_row(finding.measure, case.key)
     margin, within = finding.margin, finding.conclusion == Conclusion.WITHIN
     measure = next((name for name in facts.measures if _name(name) == DISPARITY), DISPARITY)

@@ -16,7 +16,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, product
-from math import isfinite
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -324,12 +323,11 @@ class RefineDesign(Design[Ended]):
 
     def stopping(self, target: Mapping[str, float]) -> Stopping:
         """When the topic's loop ends: at the best that a page can have, as far as that is known."""
-        settings, lower = self.settings, self.objective.definition.better == "lower"
-        of_kl = self.objective.name == "KL" and settings.floor
-        best = self.least(target) if of_kl else self.objective.bounds[0 if lower else 1]
-        content = best + settings.kl_threshold if lower else best - settings.kl_threshold
-        attained = content if isfinite(content) else None
-        return Stopping(settings.max_iterations, "lower" if lower else "higher", attained)
+        settings, (least, most) = self.settings, self.objective.bounds
+        if self.objective.definition.better == "higher":
+            return Stopping(settings.max_iterations, "higher", most - settings.kl_threshold)
+        best = self.least(target) if self.objective.name == "KL" and settings.floor else least
+        return Stopping(settings.max_iterations, "lower", best + settings.kl_threshold)
 
     def page(self, query: nouns.Query, added: Sequence[str]) -> Page:
         """What the query finds with these words behind it."""

@@ -276,12 +276,13 @@ def concluded(
     for place, p in zip(contrasts, adjusted, strict=True):
         row, changed = contrasts[place]
         contrasts[place] = Contrast(replace(row, p_adjusted=p), changed)
-    finding, place = (
-        finding_of(rule_of(design), controls_of(design.baselines), contrasts, inference.level),
-        (design.objective, BASELINE),
-    )
+    rule = RefineFinding(
+        measure=design.objective, aimed=design.aimed, utility=design.utility, margin=design.margin,
+        conclusion=Conclusion.NOT_ASSESSABLE, reason="no_query_measured",
+    )  # fmt: skip
+    finding = finding_of(rule, controls_of(design.baselines), contrasts, inference.level)
     of_all = {each: contrast.row for each, contrast in contrasts.items()}
-    if place in of_all:
+    if (place := (design.objective, BASELINE)) in of_all:
         of_all[place] = replace(of_all[place], conclusion=finding.conclusion)
     return [*rows, *changes, *of_all.values()], {FAIR_QR: finding}, sum(p is not None for p in adjusted)
 
@@ -347,19 +348,11 @@ def certain(contrast: Contrast, level: float) -> int:
     return 0 if row.p > 1 - level + ROUNDING else better(row.measure) * ((row.low > 0) - (row.high < 0))
 
 
-def rule_of(design: RefineFacts) -> RefineFinding:
-    """What a run's conclusions are made from, and nothing concluded: the objective, the measure that nearness is told
-    by too, that of the cost, and the loss of it that counts as none."""
-    return RefineFinding(
-        measure=design.objective, aimed=design.aimed, utility=design.utility, margin=design.margin,
-        conclusion=Conclusion.NOT_ASSESSABLE, reason="no_query_measured",
-    )  # fmt: skip
-
-
 def finding_of(
     rule: RefineFinding, controls: Sequence[str], contrasts: Contrasts, level: float
 ) -> RefineFinding:
-    """What the changes from the original query and from the controls say.
+    """What the changes from the original query and from the controls say, of a `rule` of which nothing is concluded:
+    it has the objective, the measure that nearness is told by too, that of the cost, and what loss of it is none.
 
     A control that orders pages by the target is nearly as near as can be in AWRF, which no keyword orders: there it is
     enough not to be farther for certain.
@@ -411,12 +404,13 @@ def outcome_of(
         orders = (results.get(ordering(refined.query, of.name)) for refined in topics)
         in_order[of.name] = [order for order in orders if isinstance(order, Candidates)]
     rankings = {
-        BASELINE: list[Ranking](),
+        BASELINE: [],
         REFINED: [Ranking(refined.query.query_id, refined.kept.page.doc_ids) for refined in topics],
         FAIR_QR: [Ranking(refined.query.query_id, refined.final) for refined in topics],
+    } | {
+        name: [Ranking(of.query.query_id, of.doc_ids, of.scores) for of in candidates]
+        for name, candidates in in_order.items()
     }
-    for name, candidates in in_order.items():
-        rankings[name] = [Ranking(of.query.query_id, of.doc_ids, of.scores) for of in candidates]
     observations = {
         condition: [design.pages.judged(ranking.query_id, ranking.doc_ids[: design.k]) for ranking in of]
         for condition, of in rankings.items()
@@ -476,9 +470,9 @@ MEASURING = scoring.Measuring(
     reads=Judged,
     gated=(FAIR_QR,),
     agree={
-        "objective": ("improve different measures", "run both with the same --objective"),
-        "target": ("aim at different targets", "run both with the same --target"),
-        "analyzer": ("search in different terms", "run both with the same --analyzer"),
+        "objective": "improve different measures",
+        "target": "aim at different targets",
+        "analyzer": "search in different terms",
     },
     observations=read_observations,
     score=score_refine,
