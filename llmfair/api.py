@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -239,6 +240,7 @@ class Result:
 # The commands
 
 Name = str | Path
+Call = Callable[..., Result]
 Runs = Name | Result | Iterable[Name | Result]
 """A run by its path or name, by the result of the call that made it; or several of them."""
 AUDIT = """
@@ -254,7 +256,7 @@ AUDIT = """
     """
 
 
-def _audit_of(kind: Kind) -> Callable[..., Result]:
+def _audit_of(kind: Kind) -> Call:
     """One model's audit, or that of a ranker of the caller's own, run or continued, with its report."""
     usual = {item.name: default_of(item) for item in fields(kind.settings)}
 
@@ -304,7 +306,7 @@ def _audit_of(kind: Kind) -> Callable[..., Result]:
     return takes(kind.settings)(call)
 
 
-def _about(kind: Kind, command: str) -> Callable[..., Result]:
+def _about(kind: Kind, command: str) -> Call:
     """What plans or calibrates audits of a kind. Raises AttributeError where it cannot simulate them."""
     settings = kind.plan_settings if command == "plan" else kind.calibrated
     if settings is None:
@@ -322,7 +324,7 @@ def _about(kind: Kind, command: str) -> Callable[..., Result]:
     return takes(settings)(call)
 
 
-def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
+def _study_of(kind: Kind, study: Study) -> Call:
     def call(
         dataset: Name = "sample", *, progress: bool = False, preset: str | None = None, **others: Any
     ) -> Result:
@@ -345,7 +347,7 @@ def _study_of(kind: Kind, study: Study) -> Callable[..., Result]:
     return takes(study.settings)(call)
 
 
-def __getattr__(name: str) -> Callable[..., Result]:
+def __getattr__(name: str) -> Call:
     """`audit_NAME`, `plan_NAME` and `calibrate_NAME` of every kind of audit, and `study_NAME` of its studies."""
     command, _, of = name.partition("_")
     if command == "study" and of in studies():
@@ -375,8 +377,6 @@ def score(*runs: Runs, preset: str | None = None, **settings: Any) -> Result:
 
     options = make_settings(commands.ScoreSettings, settings, preset)
     paths = [run.folder if isinstance(run, Result) else Path(run) for run in _each(runs)]
-    if not paths:
-        raise UsageError("no run is named, so nothing is measured.", 'llmfair.score("FOLDER"), or score([…])')
     scored = measured(paths, options)
     if options.output is not None and options.report:
         _report(RunDir(options.output))
@@ -460,8 +460,6 @@ def write_report(
     OSError.
     """
     sources = [read_source(_found(run, runs_dir)) for run in _each(runs)]
-    if not sources:
-        raise UsageError("a report needs a run.", "llmfair.write_report(result), or the path of a run folder")
     formats = formats_of(figures)
     path = Path(file) if file is not None else (sources[0].run.path if len(sources) == 1 else Path()) / REPORT
     write_page(path, page_of(sources, evidence), formats)
@@ -578,14 +576,13 @@ def _readable(error: LlmfairError, folder: Path) -> LlmfairError:
     return error
 
 
-def _each(runs: Iterable[Runs]) -> Iterator[Name | Result]:
-    """The runs, whether they were named one by one or in lists. Raises UsageError for what names none."""
-    for item in runs:
-        several = item if isinstance(item, Iterable) and not isinstance(item, Name) else [item]
-        for run in several:
-            if not isinstance(run, Name | Result):
-                raise UsageError(f"{run!r} names no run.", "the path of a run, a result, or a list of them")
-            yield run
+def _each(runs: Iterable[Runs]) -> list[Name | Result]:
+    """The runs, whether they were named one by one or in lists. Raises UsageError for what names none, and for none."""
+    several = (item if isinstance(item, Iterable) and not isinstance(item, Name) else [item] for item in runs)
+    named = [*chain(*several)]
+    if not named or not all(isinstance(run, Name | Result) for run in named):
+        raise UsageError(f"no run is named: {named}.", "the path of a run, a result, or a list of them")
+    return named
 
 
 def _found(run: Name | Result, runs_dir: Name) -> RunDir:

@@ -21,6 +21,9 @@ from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from llmfair.io.files import encode
 
+Names = tuple[str, ...]
+"""Names of groups or attributes, or ids of documents, in an order that counts."""
+
 # What is ranked
 
 
@@ -37,7 +40,7 @@ class Query:
 
     query_id: str
     text: str
-    keywords: tuple[str, ...] = ()
+    keywords: Names = ()
 
 
 NUMBERS = ("pred_qual", "num_sitelinks", "relative_pageviews")
@@ -56,7 +59,7 @@ class Document:
     doc_id: str
     title: str
     text: str = ""
-    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    groups: Mapping[str, Names] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=lambda: NO_NUMBERS)
 
 
@@ -97,21 +100,21 @@ class Attribute:
     """
 
     name: str
-    protected: tuple[str, ...]
-    unprotected: tuple[str, ...]
+    protected: Names
+    unprotected: Names
     words: Mapping[Side, str]
-    other: tuple[str, ...] = ()
+    other: Names = ()
     mixed: MixedPolicy = "drop"
     backgrounds: tuple[Mapping[str, float], ...] = ()
     worded: bool = True
     compared: Compared = "binary"
-    groups: tuple[str, ...] = ()
+    groups: Names = ()
     reference: str = ""
     group_words: Mapping[str, str] = field(default_factory=dict)
-    crossed: tuple[str, ...] = ()
+    crossed: Names = ()
     alone: bool = False
 
-    def groups_of(self, document: Document) -> tuple[str, ...]:
+    def groups_of(self, document: Document) -> Names:
         """All groups of the document, of an intersection the combinations; none where one of its parts is unknown."""
         if not self.crossed:
             return document.groups.get(self.name, ())
@@ -159,7 +162,7 @@ class Attribute:
             pairs = [(group, self.reference) for group in self.groups if group != self.reference]
         return {BETWEEN.join(pair): self._view(pair[:1], pair[1:]) for pair in pairs}
 
-    def _view(self, first: tuple[str, ...], second: Sequence[str]) -> Attribute:
+    def _view(self, first: Names, second: Sequence[str]) -> Attribute:
         """The attribute with these groups as its sides, and all others of neither."""
         words = {Side.PROTECTED: first[0], Side.UNPROTECTED: second[0] if len(second) == 1 else "other"}
         return replace(
@@ -209,7 +212,7 @@ class Candidates:
     scores: tuple[float, ...] | None = None
 
     @property
-    def doc_ids(self) -> tuple[str, ...]:
+    def doc_ids(self) -> Names:
         return tuple(document.doc_id for document in self.documents)
 
     def at(self, places: Sequence[int]) -> Candidates:
@@ -227,7 +230,7 @@ class Ranking:
     """One query's documents, best first. Scores are kept when the ranker has any, else None."""
 
     query_id: str
-    doc_ids: tuple[str, ...]
+    doc_ids: Names
     scores: tuple[float, ...] | None = None
 
 
@@ -242,11 +245,11 @@ class Encounter:
     nobody side by side; equal scores say nothing.
     """
 
-    shown: tuple[str, ...]
-    ranked: tuple[str, ...]
-    behind: tuple[str, ...] = ()
+    shown: Names
+    ranked: Names
+    behind: Names = ()
     scores: tuple[float, ...] | None = None
-    left_out: tuple[str, ...] = ()
+    left_out: Names = ()
 
 
 Run = Mapping[str, Ranking]
@@ -282,7 +285,7 @@ class Permutation:
 class Labels:
     """The answer is one of these labels."""
 
-    labels: tuple[str, ...]
+    labels: Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +333,7 @@ class Sampling:
     thinking_tokens: int = 0
     seed: int = 0
     top_p: float | None = None
-    stop: tuple[str, ...] = ()
+    stop: Names = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     adapter: str | None = None
     constrain: bool = False

@@ -158,6 +158,14 @@ def print_text(text: str, stream: TextIO | None = None) -> None:
     print("\n".join(lines), file=stream)
 
 
+def size_text(count: int) -> str:
+    """So many bytes, in the unit that people use."""
+    for least, unit, name in ((1e8, 1e9, "GB"), (1e5, 1e6, "MB")):
+        if count >= least:
+            return f"{count / unit:,.1f} {name}"
+    return f"{count / 1e3:,.1f} kB"
+
+
 def agreed(question: str, default: bool, alone: str, flag: str) -> bool:
     """Whether the user says yes; an empty answer is the default. Raises UsageError where nobody can be asked."""
     if not sys.stdin.isatty():

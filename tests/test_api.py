@@ -210,7 +210,7 @@ def test_runs_are_named_one_by_one_or_in_a_list(pairs: tuple[llmfair.Result, llm
     assert path.read_text().count("<h1") == 1 and [*Path("out/plots").glob("*.svg")]
     with pytest.raises(llmfair.UsageError, match="'gif' is no format"):
         llmfair.write_report(folders[0], figures=["gif"])
-    with pytest.raises(llmfair.UsageError, match="needs a run"):
+    with pytest.raises(llmfair.UsageError, match="no run is named"):
         llmfair.write_report()
 
 
@@ -292,8 +292,8 @@ def test_a_notebook_is_shown_no_markup_of_a_model(tmp_path: Path) -> None:
         (lambda: llmfair.audit_listwise(model=["fake:biased", "fake:oracle"]), "one call is one run", "compare"),
         (lambda: llmfair.audit_listwise(model=42), "an object of class int is no model", "an object with both"),
         (lambda: llmfair.finetune_lora(), "base_model names no model.", "--base-model"),
-        (lambda: llmfair.score([]), "no run is named", "llmfair.score("),
-        (lambda: llmfair.score(json.loads("[3]")), "3 names no run.", "a list of them"),
+        (lambda: llmfair.score([]), "no run is named", "a list of them"),
+        (lambda: llmfair.score(json.loads("[3]")), "no run is named: [3].", "a list of them"),
         (lambda: llmfair.open_run("nowhere"), "no run 'nowhere' in runs.", "runs list"),
         (lambda: llmfair.parse_model("opneai:x"), "Did you mean 'openai'?", "known"),
     ],

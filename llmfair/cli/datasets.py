@@ -219,22 +219,17 @@ def tell_plan(plan: FetchPlan) -> None:
     from llmfair.datasets.base import cache_folder
 
     missing = plan.to_download
-    parts = [f"{of.name} {'of unknown size' if size is None else _size(size)}" for of, size in missing]
-    here = [f"{of.name} {_size(of.bytes or 0)}" for of in plan.files if of.here]
-    total = _size(sum(size or 0 for _, size in missing))
+    parts = [
+        f"{of.name} {'of unknown size' if size is None else terminal.size_text(size)}" for of, size in missing
+    ]
+    here = [f"{of.name} {terminal.size_text(of.bytes or 0)}" for of in plan.files if of.here]
+    total = terminal.size_text(sum(size or 0 for _, size in missing))
     does = [f"downloads {total} ({', '.join(parts)})"] * bool(parts)
     does += [f"reads {', '.join(here)} from this disk"] * bool(here)
     terminal.say(f"{plan.collection.name}: {', '.join(does)}")
     place = next(path for path in (cache_folder(), *cache_folder().parents) if path.exists())
-    free = _size(shutil.disk_usage(place).free)
-    terminal.say(f"  needs {_size(plan.disk_bytes)} of disk, {free} are free in {place}")
-
-
-def _size(count: int) -> str:
-    for least, unit, name in ((1e8, 1e9, "GB"), (1e5, 1e6, "MB")):
-        if count >= least:
-            return f"{count / unit:,.1f} {name}"
-    return f"{count / 1e3:,.1f} kB"
+    free = terminal.size_text(shutil.disk_usage(place).free)
+    terminal.say(f"  needs {terminal.size_text(plan.disk_bytes)} of disk, {free} are free in {place}")
 
 
 def _record_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:

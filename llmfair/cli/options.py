@@ -125,7 +125,7 @@ class WithFlags:
                 hint = Annotated[hint, typer.Argument(**more)]
             else:
                 names = names or (f"--{flag_of(name)}",)
-                envvar = variable(called or names[0].removeprefix("--").replace("-", "_"))
+                envvar = f"LLMFAIR_{(called or names[0].removeprefix('--').replace('-', '_')).upper()}"
                 hint = Annotated[hint, typer.Option(*names, envvar=envvar, **more)]
             parameters.append(inspect.Parameter(name, keyword, default=default, annotation=hint))
         return inspect.Signature(parameters)
@@ -208,11 +208,6 @@ def _rank(ctx: typer.Context, name: str) -> int:
     source = ctx.get_parameter_source(name)
     ranks = {"DEFAULT_MAP": FILE, "ENVIRONMENT": VARIABLE, "COMMANDLINE": FLAG}
     return ranks.get(source.name, 0) if source is not None else 0
-
-
-def variable(name: str) -> str:
-    """The environment variable of a flag."""
-    return f"LLMFAIR_{name.upper()}"
 
 
 def variables(command: Any) -> set[str]:

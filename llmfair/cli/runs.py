@@ -316,9 +316,7 @@ def info() -> View:
         (row["model"], f"{row['entries']:,}", row["oldest"][:10], row["newest"][:10])
         for row in held["models"]
     ]
-    size = held["bytes"]
-    in_words = f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"
-    title = f"{count(held['entries'], 'answer')}, {in_words}"
+    title = f"{count(held['entries'], 'answer')}, {terminal.size_text(held['bytes'])}"
     return View(held, (title, ("model", "answers", "first", "last"), rows, (held["path"],)))
 
 

@@ -220,6 +220,10 @@ class Furthest:
     groups: tuple[str, str] = ("", "")
 
 
+Fact = tuple[str, str]
+"""What a run has a setting or figure of, and which."""
+
+
 @dataclass(frozen=True)
 class Section:
     """What a kind tells of a run on the run's page.
@@ -231,7 +235,7 @@ class Section:
     plots: Sequence[Plot] = ()
     furthest: Furthest | None = None
     words: Sequence[str] = ()
-    facts: Sequence[tuple[str, str]] = ()
+    facts: Sequence[Fact] = ()
     more: Sequence[Table] = ()
 
 

@@ -21,7 +21,7 @@ from llmfair.io.files import read_document
 from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
-from llmfair.report.groups import DRAWN, AuditedRun, Furthest, Group, Section, distance, groups_of
+from llmfair.report.groups import DRAWN, AuditedRun, Fact, Furthest, Group, Section, distance, groups_of
 from llmfair.report.phrases import calls_of, capitalised, few_queries
 from llmfair.report.plots import Plot
 from llmfair.report.table import Cell, Column, Place, Table, figure_columns, headings, places_of
@@ -55,7 +55,7 @@ class Method:
 
     words: Sequence[str]
     formulas: Sequence[tuple[str, str, str]]
-    facts: Sequence[tuple[str, str]]
+    facts: Sequence[Fact]
     prompt: str
     command: str
     limits: Sequence[str]
@@ -91,9 +91,7 @@ def formulas_of(measures: Declared) -> list[tuple[str, str, str]]:
     return formulas
 
 
-def facts_of(
-    results: Any, manifest: Manifest | None, of_kind: Sequence[tuple[str, str]]
-) -> list[tuple[str, str]]:
+def facts_of(results: Any, manifest: Manifest | None, of_kind: Sequence[Fact]) -> list[Fact]:
     """The settings of a run by name, those `of_kind` among those of every run; without those that it has not."""
 
     def of(name: str) -> Any:
@@ -415,7 +413,7 @@ def many_page(sources: Sequence[Source], measures: Declared, page_of: Callable[[
     others = [(source, page) for source, page in parts if page is not None]
     unfinished_runs = [source for source in sources if source.results is None]
     missing = [unfinished(source) for source in unfinished_runs]
-    attributes, facts, outcome = dict[str, None](), list[tuple[str, str]](), list[tuple[str, RunVerdict]]()
+    attributes, facts, outcome = dict[str, None](), list[Fact](), list[tuple[str, RunVerdict]]()
     for source, page in parts:
         name, results = source.name, source.results
         measured = results.runs if results.task == "score" else [results]

@@ -46,6 +46,9 @@ STYLE: dict[str, Any] = {
 }  # fmt: skip
 
 
+Interval = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Plot:
     """A figure not yet drawn: the name of its file and ids, its title, what it shows in a sentence, its height."""
@@ -159,12 +162,7 @@ def rows_length(names: Sequence[str]) -> float:
 
 
 def ratio_axis(
-    axes: Axes,
-    low: float,
-    high: float,
-    length: float,
-    edges: tuple[float, float] | None = None,
-    axis: str = "x",
+    axes: Axes, low: float, high: float, length: float, edges: Interval | None = None, axis: str = "x"
 ) -> None:
     """A logarithmic axis around parity: 0.5 and 2 are equally far, marks are plain numbers, those of a band's `edges`
     among them. `length` in the units of the drawing."""
@@ -191,7 +189,7 @@ DIGIT = 8.3
 
 
 def ticks(
-    low: float, high: float, length: float, edges: tuple[float, float] | None = None, axis: str = "x"
+    low: float, high: float, length: float, edges: Interval | None = None, axis: str = "x"
 ) -> list[float]:
     """The marks of an axis of this length: a band's edges, parity, round numbers, as far as they have room."""
 
@@ -316,7 +314,7 @@ class Value:
     high: float | None = None
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Interval | None:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     def ends(self) -> list[float]:
@@ -360,7 +358,7 @@ def _plane(
     plot: tuple[str, str, str],
     points: Sequence[Point],
     names: tuple[str, str],
-    shaded: tuple[float, float] | None,
+    shaded: Interval | None,
     line: Sequence[int] = (),
     hollow: Collection[int] = (),
 ) -> Plot:
@@ -389,9 +387,7 @@ def _plane(
     return Plot(*plot, draw, (90 if line or hollow else 70) + PLANE + legend_height(legend))
 
 
-def utility_and_ratio(
-    points: Sequence[Point], across: str, up: str, reach: tuple[float, float] | None
-) -> Plot:
+def utility_and_ratio(points: Sequence[Point], across: str, up: str, reach: Interval | None) -> Plot:
     """Utility across, a ratio up, each point with both intervals; `reach` is shaded."""
     between = "; shaded: between the rankers that always put one group first, {:.2f} … {:.2f}"
     title = f"Utility and {'preference' if up.partition('(')[0].endswith('Odds') else 'exposure'}"
@@ -401,7 +397,7 @@ def utility_and_ratio(
 
 def front_plot(
     remedies: Sequence[tuple[str, Value, Value, bool]],
-    band: tuple[float, float],
+    band: Interval,
     favoured: tuple[str, str] | None,
     name: str,
 ) -> Plot:
@@ -437,7 +433,7 @@ Row = tuple[str, Value | None, Value | None]
 def ratios(
     rows: Sequence[Row],
     what: str,
-    band: tuple[float, float] | None,
+    band: Interval | None,
     title: str,
     name: str = "ratios",
     favoured: tuple[str, str] | None = None,
@@ -559,7 +555,7 @@ class Line:
     name: str
     look: Look
     points: Sequence[tuple[float, Value]]
-    hollow: tuple[float, float] | None = None
+    hollow: Interval | None = None
     off: Sequence[tuple[float, Value]] = ()
 
 

@@ -29,6 +29,7 @@ from llmfair.io.trec import UNKNOWN, read_groups
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import BETWEEN, CROSSED, Conclusion
 from llmfair.report.figures import value_of
+from llmfair.report.groups import Fact
 from llmfair.report.html import rendered
 from llmfair.report.page import SIMULATED, Source, read_source
 from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
@@ -149,7 +150,7 @@ def told(about: Mapping[str, str], key: str) -> str:
     return about.get(key) or f"MISSING: {key} in [audit] of llmfair.toml"
 
 
-def facts_of(source: Source, about: Mapping[str, str], more: Sequence[tuple[str, str]]) -> Table:
+def facts_of(source: Source, about: Mapping[str, str], more: Sequence[Fact]) -> Table:
     """What was audited, when, by which files; `more` is what a summary tells besides."""
     results, manifest = source.results, source.manifest
     assert manifest is not None

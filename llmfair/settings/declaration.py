@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from functools import cache
+from operator import ge, gt, le, lt
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args, get_origin, get_type_hints
@@ -73,21 +74,16 @@ class Limits(NamedTuple):
 
     def check(self, value: Any) -> None:
         """Raises ValueError for what lies beyond them, and for a text that no file or model can take."""
-        least, most, above, below, form = self
         if any("\0" in str(part) for part in (value if isinstance(value, tuple) else (value,))):
             raise ValueError(value)
         if value is None:
             return
-        if (
-            (isinstance(value, float) and not math.isfinite(value))
-            or (least is not None and value < least)
-            or (most is not None and value > most)
-            or (above is not None and value <= above)
-            or (below is not None and value >= below)
-        ):
+        bounds = zip(self[:4], (ge, le, gt, lt), strict=True)
+        outside = any(bound is not None and not holds(value, bound) for bound, holds in bounds)
+        if outside or (isinstance(value, float) and not math.isfinite(value)):
             raise ValueError(value)
-        if form is not None:
-            form.read(value)
+        if self.form is not None:
+            self.form.read(value)
 
 
 UNLIMITED = Limits()
