@@ -86,14 +86,10 @@ class Prompt:
         used = _names_in(self._conversation(variant))
         used = used - {ALL_PASSAGES} | self.of_passage if ALL_PASSAGES in used else used
         where = f"prompt {self.file}, variant '{variant}'" if variant else f"prompt {self.file}"
-        for name in sorted(used - set(offered)):
+        for name in sorted(used - {*offered}) or sorted({*needed} - used):
+            problem = f"unknown.{did_you_mean(name, offered)}" if name in used else "missing."
             raise UsageError(
-                f"{where}: unknown placeholder '{name}'.{did_you_mean(name, offered)}",
-                f"known here: {', '.join(sorted(offered))}",
-            )
-        for name in sorted(set(needed) - used):
-            raise UsageError(
-                f"{where}: placeholder '{name}' is missing.", f"write {{{name}}} where it belongs"
+                f"{where}: placeholder '{name}' is {problem}", f"known here: {', '.join(sorted(offered))}"
             )
 
     @property

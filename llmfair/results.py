@@ -35,7 +35,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Counts = Mapping[str, Count]
 ALL = "all"
 """All queries together, and all strata."""
-MEASURED = [item.name for item in dataclasses.fields(Measurement) if item.name != "conclusion"]
+MEASURED = {item.name for item in dataclasses.fields(Measurement)} - {"conclusion", "stratum", "contrast"}
 """What a row has of its measurement as it is."""
 UNPARSEABLE = "too_many_unparseable"
 EQUAL_SCORES = "equal_scores"
@@ -529,8 +529,8 @@ class StudyResults(JsonDocument, frozen=True, kw_only=True):
 def absent_row(measure: str, key: Key) -> Row:
     """The row of what was not measured."""
     of: dict[str, Any] = dict.fromkeys(COLUMNS, "") | dict.fromkeys(Figure.__struct_fields__)
-    of |= {"condition": key.condition, "stratum": stratum_of(measure, key.stratum), "measure": measure}
-    of |= {"contrast": key.contrast}
+    stratum = stratum_of(measure, key.stratum)
+    of |= {"condition": key.condition, "stratum": stratum, "contrast": key.contrast, "measure": measure}
     return Row(**of | {"reason": "not_measured"})
 
 
@@ -546,7 +546,7 @@ def rows_of(
     return tuple(
         Row(
             **named,
-            **{name: getattr(row, name) for name in MEASURED if name not in ("stratum", "contrast")},
+            **{name: getattr(row, name) for name in MEASURED},
             stratum=stratum_of(row.measure, row.stratum),
             contrast=row.contrast or (contrast if is_of_parity(row.measure) else ""),
             conclusion=None if row.conclusion is None else Conclusion(row.conclusion),

@@ -106,11 +106,6 @@ class Manifest(RunSettings):
         if {*self.settings.get("stages", {})} != {*self.stages}:
             raise ValueError("names other stages at `$.stages` than at `$.settings`")
 
-    @property
-    def answers_on_disk(self) -> int:
-        """Those of all journals."""
-        return self.journal_answers + sum(self.stage_answers.values())
-
     def used(self) -> dict[str, Any]:
         """The settings that made a difference."""
         return {name: value for name, value in self.settings.items() if name not in self.unused}

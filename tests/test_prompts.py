@@ -164,7 +164,7 @@ def test_a_value_that_is_not_given_is_named() -> None:
 def test_passages_in_one_message_count_as_used(tmp_path: Path) -> None:
     prompt = load_prompt(written(tmp_path, SMALL))
     prompt.expect({"query", "k", "title"}, {"query", "k", "title"})
-    with pytest.raises(UsageError, match="unknown placeholder 'title'"):
+    with pytest.raises(UsageError, match="placeholder 'title' is unknown"):
         prompt.expect({"query", "k"})
 
 

@@ -198,7 +198,7 @@ def doctor(
     return View(document, (title, ("backend", "status", ""), rows, notes))
 
 
-LOCAL, NVIDIA = "pip install 'llmfair[local]'", "an NVIDIA GPU"
+LOCAL = "pip install 'llmfair[local]'"
 NEEDED = {
     "hf": (("torch", "transformers", "peft", "llguidance"), LOCAL),
     "cross-encoder": (("torch", "transformers", "sentence_transformers"), LOCAL),
@@ -247,7 +247,7 @@ def _backends(base_url: str | None) -> Iterator[tuple[str, str, str]]:
 def _gpu() -> str | None:
     """The kind of GPU, by its driver: asking torch would take seconds."""
     if Path("/proc/driver/nvidia/version").exists():
-        return NVIDIA
+        return "an NVIDIA GPU"
     return "an Apple GPU" if (platform.system(), platform.machine()) == ("Darwin", "arm64") else None
 
 

@@ -177,19 +177,14 @@ def show(
             for of in (query["cells"][name] for name in names)
         ]
         rows.append((query["query_id"], query["text"], str(query["candidates"]), *cells))
-    notes = [
-        f"{'drawn pages · ' * ('pages' in document)}{name}: {_counted(sides, document['words'][name])}"
-        for name, sides in document["attributes"].items()
-    ]
-    if pages := document.get("pages"):
-        counts = {name: of for name, of in pages.items() if isinstance(of, dict)}
-        notes += [f"all relevant pages · {name}: {_counted(of, {})}" for name, of in counts.items()]
-        paper = f" (the paper has {document['paper_queries']})" if document["paper_queries"] else ""
-        notes += [
-            f"{pages['relevant']:,} pages, {pages['without title']:,} without title",
-            document["licence"],
-            f"kept {len(rows)} of {document['topics']} topics{paper}",
-        ]
+    notes = []
+    for name, sides in document["attributes"].items():
+        words = document["words"][name]
+        of_word = {what: f"{what} ({word})" for what, word in words.items() if word != what}
+        counts = (f"{of_word.get(what, what)} {count:,}" for what, count in sides.items())
+        notes.append(f"{name}: {', '.join(counts)}")
+    if "pages" in document:
+        notes += [document["licence"], f"kept {len(rows)} of {document['topics']} topics"]
     if "answered" in document:
         answered = f"{document['answered']} of {len(rows)} queries have an answer"
         notes.append(f"{answered} · utility {document['utility']} · prompt {document['prompt']}")
@@ -206,12 +201,6 @@ def attributes() -> View:
 
     text = shipped_attributes().read_text("utf-8")
     return View({"text": text}, text.removesuffix("\n"))
-
-
-def _counted(sides: Mapping[str, int], words: Mapping[str, str]) -> str:
-    """How many are on each side, by its name and the word for it."""
-    of_word = {what: f"{what} ({word})" for what, word in words.items() if word != what}
-    return ", ".join(f"{of_word.get(what, what)} {count:,}" for what, count in sides.items())
 
 
 def tell_plan(plan: FetchPlan) -> None:

@@ -22,7 +22,7 @@ from llmfair.io.text import count
 from llmfair.metrics.base import plain_name
 from llmfair.report.figures import COST, HEADLINES, ratio_of
 from llmfair.report.groups import DRAWN, AuditedRun, Fact, Furthest, Group, Section, distance, groups_of
-from llmfair.report.phrases import calls_of, capitalised, few_queries
+from llmfair.report.phrases import calls_of, capitalised, few_queries, span
 from llmfair.report.plots import Plot
 from llmfair.report.table import Cell, Column, Place, Table, figure_columns, headings, places_of
 from llmfair.report.words import LIMITS, OF_GROUPS
@@ -547,12 +547,10 @@ def _tables(group: Group) -> Iterator[Table]:
         return [("model", str), *starmap(column, columns)]
 
     for place, heading in titles.items():
-        numbers: dict[str, set[int]] = {}
+        numbers: dict[str, list[int]] = {}
         for (name, *_), row in figures[place].items():
-            numbers.setdefault(name, set()).update(() if row.n is None else [row.n])
-        # the fewest and the most of figures that are of any
-        ordered = {name: sorted(of - {0} or of) for name, of in numbers.items()}
-        queries = {name: "–".join(dict.fromkeys(map(str, of[:1] + of[-1:]))) for name, of in ordered.items()}
+            numbers.setdefault(name, []).extend(filter(None, [row.n]))
+        queries = {name: span(min(of), max(of)) for name, of in numbers.items() if of}
         title = f"{heading} · {_about(group)} · by model and {words.condition}"
         yield Table.of(title, [*cells(figures[place]), ("queries", queries.get)], numbers)
     if any(texts.values()):

@@ -83,8 +83,9 @@ def drawn(plot: Plot, file_format: str = "svg") -> bytes:
             plot.draw(figure.add_subplot())
             dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
             dots, bare = 200 if file_format == "png" else 72, file_format == "svg"
-            metadata = dates.get(file_format, {})
-            figure.savefig(file, format=file_format, transparent=bare, metadata=metadata, dpi=dots)
+            figure.savefig(
+                file, format=file_format, transparent=bare, metadata=dates.get(file_format), dpi=dots
+            )
     finally:
         logger.setLevel(level)
     if file_format != "svg":

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from operator import methodcaller
 from pathlib import Path
 from shlex import quote
@@ -187,13 +187,6 @@ def headed(
     return replace(table, lead=lead_of([("", verdict)], following))
 
 
-def lead_lines(lead: Lead, width: int) -> Iterator[str]:
-    """Named lines, aligned and wrapped at this width."""
-    indent = max((len(name) for name, _ in lead), default=0) + 2
-    for name, text in lead:
-        yield from wrapped(text, max(width, 3 * indent), f"{name:<{indent}}", " " * indent)
-
-
 # A table as text: folded where there is no room.
 
 
@@ -214,7 +207,10 @@ def drawing(table: Table, width: int = sys.maxsize) -> Iterator[Line]:
         return [[(line, strong)] for line in lines]
 
     table = table.texts(visible)
-    lead = part(lead_lines(table.lead, width if width < sys.maxsize else WIDTH))
+    indent = max((len(name) for name, _ in table.lead), default=0) + len(GAP)
+    room = max(width if width < sys.maxsize else WIDTH, 3 * indent)
+    named = (wrapped(text, room, f"{name:<{indent}}", " " * indent) for name, text in table.lead)
+    lead = part(chain(*named))
     title = part(wrapped(table.title, width), strong=True) + part(wrapped(table.sees, width))
     for lines in filter(None, (lead, title)):
         yield from [*lines, []]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -100,10 +100,6 @@ def section_of(results: Any, folder: Path, exhibits: Exhibits) -> Section:
     return Section(table=words.table(results), plots=list(drawn), words=words.method)
 
 
-def plots_of(group: Group, declared: Declared, number: int) -> Iterator[Plot]:
-    return headlines(group, declared, number, wording(group.task).titles)
-
-
 def by_name(settings: Mapping[str, Any], differ: Sequence[str]) -> list[str]:
     """The first two settings."""
     return [f"{name} {setting_text(name, settings[name])}" for name in differ if name in settings][:2]
@@ -148,7 +144,9 @@ class Wording:
     """A run, from its results."""
     section: Callable[[Any, Path, Exhibits], Section] = section_of
     """What the page of a run has of its kind, from its results, folder and exhibits."""
-    group_plots: Callable[[Group, Declared, int], Iterable[Plot]] = plots_of
+    group_plots: Callable[[Group, Declared, int], Iterable[Plot]] = lambda group, declared, number: headlines(
+        group, declared, number, wording(group.task).titles
+    )
     """Several audits side by side; the number keeps names of figures apart from other groups'."""
     group_tables: Callable[[Group], Iterable[Table]] = lambda group: ()
     """The same, beside tables of measures and conclusions."""

@@ -142,10 +142,10 @@ SAVE_EVERY = 2_500
 
 def make_trainer(
     model: LocalModel, settings: FinetuneSettings, log: Path, groups: Sequence[ExampleGroup],
-    collator: head.Collator, parts: Callable[[Any, head.Batch], Mapping[str, torch.Tensor]],
+    collator: head.Collator, columns: tuple[int, int],
     validate: Callable[[], Validation], signals: list[int], tell: processes.Tell,
 ) -> Any:  # fmt: skip
-    """A Trainer that takes `groups` in their order; `parts` are the loss and what it is made of."""
+    """A Trainer that takes `groups` in their order; `columns` of logits: those of both answers."""
     import torch
     from transformers import PrinterCallback, Trainer, TrainingArguments
 
@@ -179,7 +179,7 @@ def make_trainer(
             self._since = time.perf_counter()
 
         def compute_loss(self, model: Any, inputs: head.Batch, *_: Any, **__: Any) -> torch.Tensor:
-            losses = parts(model, inputs)
+            losses = loss_parts(head.answer_logits(model, inputs), columns, inputs, settings)
             self._sums += torch.stack([losses[name].detach() for name in PARTS])
             return losses["loss"]
 
@@ -252,9 +252,6 @@ def train(
     inner = head.language_model(model.model)
     columns = (0, 1) if settings.loss == "choice" else answers
 
-    def parts(wrapped: Any, batch: head.Batch) -> Mapping[str, torch.Tensor]:
-        return loss_parts(head.answer_logits(wrapped, batch), columns, batch, settings)
-
     # The order: every group once before any comes again, in a new order each time.
     rng = np.random.default_rng(settings.seed)
     needed = processes.prompts_of(settings) // settings.group_size
@@ -282,7 +279,7 @@ def train(
             stack.enter_context(head.compiled(inner))
         if state is None or not is_over(state, settings):
             collator, ordered = head.Collator(layout, width), [groups[place] for place in order[:needed]]
-            trainer = make_trainer(model, settings, log, ordered, collator, parts, validate, signals, tell)
+            trainer = make_trainer(model, settings, log, ordered, collator, columns, validate, signals, tell)
             uses_cache = inner.config.use_cache
             with kept_back(signals), fits(large, smaller):
                 try:

@@ -256,8 +256,7 @@ def test_the_topics_of_the_official_results(tmp_path: Path) -> None:
 def test_audits_measure_against_all_relevant_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = fetched(large_2022(900, seed=3), "trec-fair/2022/gender", tmp_path, monkeypatch)
     shown = llmfair("datasets", "show", "trec-fair/2022/gender").out
-    assert "kept 2 of 2 topics (the paper has 44)" in shown
-    assert "all relevant pages · gender: protected" in shown
+    assert "kept 2 of 2 topics" in shown
     arguments = (
         "listwise", "-d", "trec-fair/2022/gender", "--candidates", "20", "--orders", "1", "--max-invalid", "1",
         "--measures", "AWRF@20,AWRF(target=trec2022)@20,Share@20,ExpRatio",

@@ -133,7 +133,7 @@ def test_a_query_is_cleaned_too() -> None:
     ("old", "new", "message"),
     [
         ("[{k}] {title}", "{title} {n}", "'k' has to be both in the text and under [placeholders]"),
-        ("the WikiProject", "the {word} WikiProject", "variant 'neutral': unknown placeholder 'word'"),
+        ("the WikiProject", "the {word} WikiProject", "variant 'neutral': placeholder 'word' is unknown"),
         ("sensitive =", "sensible =", "no variant 'sensitive'. Did you mean 'sensible'?"),
     ],
 )

@@ -190,7 +190,9 @@ def perform(
     complete = not design.settings.fresh and unchanged(begun, inputs)
     try:
         if complete:
-            with begun.watched(watch, Progress(), folder.read_manifest().answers_on_disk):
+            manifest = folder.read_manifest()
+            on_disk = manifest.journal_answers + sum(manifest.stage_answers.values())
+            with begun.watched(watch, Progress(), on_disk):
                 begun.judge(results_of(folder))
         else:
             carry_out(begun, watch)
