@@ -268,12 +268,8 @@ def alone_in(folder: Path) -> Iterator[None]:
 
     Raises UsageError if it cannot be made, LlmfairError if another process holds it or the disk is full.
     """
-    try:
+    with files.writing(folder, "name another folder in LLMFAIR_CACHE_DIR"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {folder}: {error.strerror}.", "name another folder in LLMFAIR_CACHE_DIR"
-        ) from None
     waits = "wait for it; the same command then continues"
     try:
         with files.held(folder.parent / ".fetch.lock", folder.parent, waits):
@@ -386,8 +382,8 @@ def plan_fetch(collection: Collection, options: FetchOptions) -> FetchPlan:
     """The steps left to do; none makes a request. Raises UsageError or MissingExtra for options that cannot work."""
     record = fetch_record(collection)
     if options.index is None and (earlier := record.get("pages", {}).get("index")):
-        as_before = {"index": earlier["scope"], "analyzer": earlier["analyzer"], "engine": earlier["engine"]}
-        options = replace(options, **as_before)
+        scope, analyzer, engine = earlier["scope"], earlier["analyzer"], earlier["engine"]
+        options = replace(options, index=scope, analyzer=analyzer, engine=engine)
     if not collection.topic_files and options.topics is None and "topics" not in record:
         raise UsageError(
             f"the topics of {collection.name} are published by NIST only.",
@@ -503,10 +499,10 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
         text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
         write_whole(folder / "fetch.json", [text])
 
-    def lines(origin: Origin, last: bool = True) -> Iterator[bytes]:
+    def lines(origin: Origin) -> Iterator[bytes]:
         """The lines of a source; what is kept of them is written after the last one, and counts as not done by then."""
         yield from read_lines(origin, progress)
-        if last:
+        if origin is origins[-1]:
             note()
 
     with alone_in(folder):
@@ -522,11 +518,11 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
                 wanted = stored.pages_of(read_fetched(folder / TOPICS, list[stored.Topic]))
             match step:
                 case "topics":
-                    sources = ((of.place, lines(of, of is origins[-1])) for of in origins)
-                    counts = stored.keep_topics(folder, sources)
+                    counts = stored.keep_topics(folder, ((of.place, lines(of)) for of in origins))
                 case "metadata":
-                    labels, full = collection.labels, options.index == "full"
-                    counts = stored.keep_groups(folder, wanted, lines(first), first.place, labels, full)
+                    counts = stored.keep_groups(
+                        folder, wanted, lines(first), first.place, collection.labels, options.index == "full"
+                    )
                 case "pages":
                     counts = _keep_pages(plan, first, wanted, lines(first), fill)
             files.note(folder, FILES[step])
@@ -548,14 +544,14 @@ def _keep_pages(
 ) -> dict[str, Any]:
     """Titles, or articles and their index, in place of any other: the record speaks of one, of one analyzer."""
     collection, options = plan.collection, plan.options
-    index = text_of = filling = None
+    index = filling = None
     if options.index is not None and fill is not None:
         corpus = origin.md5 or (md5_of(origin.path) if origin.here else secrets.written(origin.url or ""))
         which = hashlib.sha256(wanted.tobytes()).hexdigest() if options.index == "pool" else "all"
         source = hashlib.sha256(encode([corpus, which])).hexdigest()
         index, filling = collection.folder / index_name(options.index), partial(fill, source=source)
-    if options.text_words or index:
-        text_of = stored.wikitext() if collection.year == 2021 else stored.PLAIN_TEXT
+    from_markup = collection.year == 2021 and (options.text_words or index)
+    text_of = stored.wikitext() if from_markup else stored.PLAIN_TEXT
     counts = stored.keep_pages(
         collection.folder, wanted, lines, origin.place, text_of, options.text_words, index,
         options.index == "full", filling, bool(options.titles),

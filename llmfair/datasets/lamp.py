@@ -312,8 +312,6 @@ def _by_query(path: Path, rows: Iterable[tuple[int, str, str, float]], lists: Li
     for query_id, row in values.items():
         items = dict.fromkeys(lists.get(query_id, ()))
         lacking = [doc_id for doc_id in items if doc_id not in row] if complete else []
-        if not items:
-            raise UsageError(f"{path}: query '{query_id}' is not in the dataset.", FIT_HINT)
         if strange := next((doc_id for doc_id in row if doc_id not in items), None):
             raise UsageError(f"{path}: query '{query_id}' has no item '{strange}'.", FIT_HINT)
         if lacking:

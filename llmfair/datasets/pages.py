@@ -362,7 +362,7 @@ def keep_pages(
     wanted: Pages,
     lines: Iterable[bytes],
     name: str,
-    text_of: TextOf | None = None,
+    text_of: TextOf,
     words: int = 0,
     index: Path | None = None,
     full: bool = False,
@@ -377,7 +377,7 @@ def keep_pages(
     Raises UsageError for a broken line.
     """
     counts = Counter[str]()
-    key_of_text, plain = text_of or NO_TEXT
+    key_of_text, plain = text_of
     article = defstruct("Article", [(key, str | None, None) for key in ("title", key_of_text)])
     keyed = _titles(lines, name) if titles else by_id(lines, "id", name)
     metadata, relevant, unknown = PageStore(folder / GROUPS), frozenset(wanted.tolist()), Document("", "")
@@ -435,7 +435,6 @@ def _titles(lines: Iterable[bytes], name: str) -> Iterator[Keyed]:
 
 PLAIN_TEXT: TextOf = ("plain", str)
 """A 2022 article."""
-NO_TEXT: TextOf = ("plain", lambda _: "")
 
 
 def wikitext() -> TextOf:

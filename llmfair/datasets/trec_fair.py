@@ -124,8 +124,7 @@ class TrecFair:
 
     def grades(self, query_id: str, doc_ids: Iterable[str]) -> Mapping[str, int]:
         """Every judgement of the track is 1."""
-        of_topic = self.judged[query_id]
-        return {doc_id: 1 for doc_id in doc_ids if doc_id in of_topic}
+        return dict.fromkeys(doc_ids, 1)
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
         return self._pages.sides(attribute)
@@ -200,12 +199,9 @@ class TrecFair:
         pages = self._pages
         kinds, counts = pages.of_each_kind(), pages.counts(np.arange(len(pages)))
         on = {attribute.name: by_side(attribute, kinds, counts) for attribute in self.attributes}
-        return {
-            "licence": LICENCE,
-            "topics": len(self.topics),
+        return self.describe_searched() | {
             "paper_queries": PAPER_QUERIES.get(self.name),
             "pages": {"relevant": len(pages), "without title": int((~pages.titled).sum())} | on,
-            "fetch": fetch_record(self.collection),
         }
 
     def listing(self) -> dict[str, Any]:
@@ -253,11 +249,10 @@ class TrecFair:
                 ) from None
             return collection.folder / file
         state = "not fetched completely" if record else "never fetched"
-        topics = "" if collection.topic_files else "; the file of topics is published by NIST"
         raise UsageError(
             f"dataset '{self.name}' was {state}.",
             f"{collection.fetch_command}    downloads {collection.gigabytes:.1f} GB once, needs "
-            f"{collection.gigabytes + 0.3:.1f} GB of disk meanwhile and about 0.3 GB afterwards{topics}",
+            f"{collection.gigabytes + 0.3:.1f} GB of disk meanwhile and about 0.3 GB afterwards",
         )
 
 

@@ -26,7 +26,7 @@ from llmfair.nouns import Candidates, Ranking, Side
 from llmfair.prompts import wordings
 from llmfair.rankers.base import remarks
 from llmfair.rankers.deltr import folds
-from llmfair.rankers.reranking import consensus
+from llmfair.rankers.reranking import consensus, ranks_of
 from llmfair.registry import register
 from llmfair.rundir import ONE_OF_SEVERAL, Manifest, RunDir
 from llmfair.settings.commands import AuditSettings, MitigateSettings, ScoreSettings
@@ -237,13 +237,6 @@ class Reranking(Remedy):
             orders[query_id] = [Ranking(query_id, each.doc_ids) for each in lists]
             firsts.append(lists[0])
         return Remedied(orders, remarks=remarks(ranker, firsts))
-
-
-def ranks_of(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """The documents as the first ranking has them, and their ranks in each, shape (orders, n)."""
-    doc_ids = rankings[0].doc_ids
-    ranks = [{doc_id: rank for rank, doc_id in enumerate(ranking.doc_ids)} for ranking in rankings]
-    return doc_ids, np.array([[of[doc_id] for doc_id in doc_ids] for of in ranks], dtype=np.intp)
 
 
 @register("remedy", "consensus")

@@ -88,12 +88,12 @@ def min_max(scores: Floats) -> Floats:
 TF_IDF = "tf-idf"
 
 
-def mmr(relevance: ArrayLike, similarity: ArrayLike, trade: float = 0.5, k: int | None = None) -> list[int]:
-    """The places of the first k of n documents as chosen: relevance of shape (n,), similarity (n, n), `trade` is λ."""
+def mmr(relevance: ArrayLike, similarity: ArrayLike, trade: float = 0.5) -> list[int]:
+    """The places of n documents as they are chosen: relevance of shape (n,), similarity (n, n), `trade` is λ."""
     relevant, alike = np.asarray(relevance, dtype=float), np.asarray(similarity, dtype=float)
     worth, redundancy = trade * relevant, np.zeros(relevant.size)
     chosen: list[int] = []
-    for _ in range(relevant.size if k is None else min(k, relevant.size)):
+    for _ in range(relevant.size):
         place = first_best(worth - (1 - trade) * redundancy)
         redundancy = np.maximum(redundancy, alike[:, place]) if chosen else alike[:, place].copy()
         chosen.append(place)
@@ -369,15 +369,16 @@ class FairStar(Reranker):
 
 
 def consensus(rankings: Sequence[Ranking]) -> Ranking:
-    """The central ranking of orders of the same documents. Raises ValueError for none, and for other documents."""
-    first, *others = rankings
-    place = {doc_id: rank for rank, doc_id in enumerate(first.doc_ids)}
-    if any(place.keys() != {*other.doc_ids} or len(place) != len(other.doc_ids) for other in others):
-        raise ValueError(f"the orders of {first.query_id} are of different documents")
-    ranks = np.empty((len(rankings), len(place)), dtype=np.intp)
-    for row, ranking in zip(ranks, rankings, strict=True):
-        row[[place[doc_id] for doc_id in ranking.doc_ids]] = np.arange(len(place))
-    return Ranking(first.query_id, tuple(first.doc_ids[item] for item in central(ranks)))
+    """The central ranking of orders of the same documents."""
+    doc_ids, ranks = ranks_of(rankings)
+    return Ranking(rankings[0].query_id, tuple(doc_ids[item] for item in central(ranks)))
+
+
+def ranks_of(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], Places]:
+    """The documents as the first ranking has them, and their ranks in each, shape (orders, n)."""
+    doc_ids = rankings[0].doc_ids
+    ranks = [{doc_id: rank for rank, doc_id in enumerate(ranking.doc_ids)} for ranking in rankings]
+    return doc_ids, np.array([[of[doc_id] for doc_id in doc_ids] for of in ranks], dtype=np.intp)
 
 
 def central(ranks: ArrayLike) -> Places:

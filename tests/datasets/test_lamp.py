@@ -244,7 +244,7 @@ def test_labels_and_gains_tell_what_is_useful(tmp_path: Path) -> None:
         (MAPPING + "011\t0110\t1\n", "mapping.tsv:5: pid: '0110' was already given for query '011'"),
         (MAPPING.replace("011\t0112\t1\n", ""), "query '011' lacks item '0112' (1 of 3 items)"),
         (MAPPING.replace("\t0112", "\t112"), "query '011' has no item '112'"),
-        (MAPPING.replace("\n011\t", "\n11\t"), "query '11' is not in the dataset"),
+        (MAPPING.replace("\n011\t", "\n11\t"), "query '11' has no item '0110'"),
         ("", "is empty"),
     ],
 )  # fmt: skip
@@ -280,7 +280,7 @@ def test_of_a_corpus_only_what_was_found_has_scores(tmp_path: Path) -> None:
         ({"011": [["0110", "nan"], *SCORES["011"][:1], SCORES["011"][2]]}, "bm25."),
         ({"011": [*SCORES["011"], ["0110", 1]]}, "'0110' was already given for query '011'"),
         ({"011": [*SCORES["011"], ["9", 1]]}, "query '011' has no item '9'"),
-        ({"013": [["9", 1]]}, "query '013' is not in the dataset"),
+        ({"013": [["9", 1]]}, "query '013' has no item '9'"),
     ],
 )  # fmt: skip
 def test_a_slip_in_retrieval_is_named(tmp_path: Path, form: str, change: Rows, message: str) -> None:

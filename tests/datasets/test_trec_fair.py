@@ -109,7 +109,6 @@ def test_topics_and_relevance_come_without_repeats(gender: TrecFair) -> None:
     assert [(t.query_id, t.text) for t in gender.topics] == [("84", "Agriculture"), ("187", "Women")]
     assert list(gender.relevant("84")) == ["12", "307", "339", "500", "501", str(WITHOUT_TITLE)]
     assert list(gender.relevant("187")) == ["307", "502", "503", "504", "507"]
-    assert gender.grades("84", ["12", "504"]) == {"12": 1}
 
 
 def test_sides_hold_pages_whose_title_and_side_are_known(gender: TrecFair) -> None:

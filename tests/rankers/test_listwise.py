@@ -392,8 +392,3 @@ def test_long_lists_are_quick() -> None:
     assert kendall_distance(found, ranks) <= min(
         kendall_distance(np.argsort(row), ranks) for row in (*ranks, ranks.sum(axis=0))
     )
-
-
-def test_orders_of_other_documents_are_refused() -> None:
-    with pytest.raises(ValueError, match="q are of different documents"):
-        consensus([Ranking("q", ("a", "b")), Ranking("q", ("a", "c"))])

@@ -54,14 +54,14 @@ def mmr_of_vectors(
     alike = cosines([query, *documents])
     relevance = alike[0, 1:]
     order = sorted(range(len(documents)), key=lambda place: place != relevance.argmax())
-    return [order[place] for place in mmr(relevance[order], alike[1:, 1:][np.ix_(order, order)], trade, k)]
+    return [order[place] for place in mmr(relevance[order], alike[1:, 1:][np.ix_(order, order)], trade)[:k]]
 
 
 def test_the_orders_of_the_reference() -> None:
     for case in vectors("mmr")["cases"]:
         asked = case["input"]
         if "similarity" in asked:
-            found = mmr(asked["relevance"], asked["similarity"], asked["lambda"], asked["k"])
+            found = mmr(asked["relevance"], asked["similarity"], asked["lambda"])[: asked["k"]]
         else:
             found = mmr_of_vectors(
                 asked["query_embedding"], asked["doc_embeddings"], asked["lambda"], asked["k"]
