@@ -84,7 +84,7 @@ def reranked(
     if file.upside_down:
         notes.append("scores rise with the rank, and the score orders a run")
     ordered = [ranker.ordered(candidates)[0] for candidates in lists]
-    warnings = [*ranker.warnings, *(f"{path}: {text}" for text in (*notes, *remarks(ranker, ordered)))]
+    warnings = [f"{path}: {text}" for text in (*notes, *remarks(ranker, ordered))]
     return [Ranking(order.query.query_id, order.doc_ids) for order in ordered], warnings
 
 

@@ -70,13 +70,8 @@ class Columns:
             if isinstance(value, dict | list | tuple | bytes):
                 raise self.fail(of, f"is no text or number but {type(value).__name__}", line)
             cells[of] = _text(value).strip()
-        texts = cells["title"] or cells["text"]
-        for of, needed in (
-            ("query_id", cells["query_id"] or cells["query"]),
-            ("doc_id", cells["doc_id"]),
-            ("title", texts),
-        ):
-            if not needed:
+        for of in ("query_id", "doc_id", "title"):
+            if not (cells[of] or cells.get(INSTEAD.get(of, ""))):
                 raise self.fail(of, "is empty" if self.names[of] in row else self.absent(of, row), line)
             if of != "title" and cells[of] and not is_id(cells[of]):
                 raise self.fail(of, f"'{cells[of]}' holds white space", line)

@@ -43,14 +43,13 @@ class Ranker(ABC):
     query. `target_known`: whose shares of groups to aim at it is told: nobody's, those of the topics that it learns
     from, or those of the very queries that it orders. `reads_texts`: it has to know what query and documents say,
     even where they come with scores; `reads_groups`: who is in which group; `weighs_scores`: how far apart the scores
-    are that candidates come with. `warnings`: what readers of its orders have to know.
+    are that candidates come with.
     """
 
     passes: ClassVar[int] = 1
     identity: str
     worded: ClassVar[bool] = False
     target_known: Literal["no", "training topics", "yes"] = "no"
-    warnings: tuple[str, ...] = ()
     reads_texts: ClassVar[bool] = True
     reads_groups: ClassVar[bool] = False
     weighs_scores: bool = False

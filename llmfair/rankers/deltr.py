@@ -123,8 +123,8 @@ COSINE = "cosine(query, title and text)"
 class Features:
     """Whether a document is protected, BM25 of the query with title and text, ln(1 + words), metadata, and a cosine.
 
-    What no document has is left out: `names` are those of the columns, `missing` of the others. Where only some have
-    a number, the others get the mean. Words are counted in `documents`; the indexes are kept in `folder`. `identity`:
+    What no document has is left out: `names` are those of the columns. Where only some have a number, the others get
+    the mean. Words are counted in `documents`; the indexes are kept in `folder`. `identity`:
     the columns in words, with the indexes and numbers that they are read from.
     """
 
@@ -153,8 +153,6 @@ class Features:
             columns[COSINE] = f"{COSINE} {encoder.identity}"
         self._vectors = None if encoder is None else Vectors(encoder)
         self.names, self.identity = tuple(columns), ", ".join(columns.values())
-        every = (*TEXT_COLUMNS.values(), *(name for name, _ in NUMBER_COLUMNS.values()))
-        self.missing = tuple(name for name in every if name not in columns)
 
     def __call__(self, candidates: Candidates) -> Floats:
         """A row for each candidate, in their order: (candidates, columns). Raises UsageError (`Bm25Index`)."""
@@ -201,14 +199,17 @@ def deltr(options: RankerOptions) -> CrossFitted:
     encoder = None if named == NONE else named_encoder(named, options)
     features = Features(options.documents, options.attribute, options.cache / "indexes", encoder)
     training = Training(*(parameters[name] for name in ("gamma", "gradient", "steps", "rate")))
-    ranker = CrossFitted(
-        f"deltr {spelled(parameters)} features={features.identity}",
-        lambda lists: deltr_model(lists, features, training, parameters["standardize"]),
-        options.lists(),
-    )
-    if features.missing:
-        ranker.warnings = (f"deltr learns without {', '.join(features.missing)}: no item has any",)
-    return ranker
+
+    def fit(lists: Sequence[Candidates]) -> Model:
+        table = np.concatenate([features(candidates) for candidates in lists])
+        mean, deviation = scale_of(table, parameters["standardize"])
+        query_ids = [candidates.query.query_id for candidates in lists for _ in candidates.doc_ids]
+        judgements = [relevant for candidates in lists for relevant in _relevant(candidates)]
+        rows = TrainingRows(query_ids, (table - mean) / deviation, judgements)
+        weights = training.weights(rows, start_weights(table.shape[1]))
+        return lambda candidates: ((features(candidates) - mean) / deviation @ weights).tolist()
+
+    return CrossFitted(f"deltr {spelled(parameters)} features={features.identity}", fit, options.lists())
 
 
 class TrainingRows:
@@ -216,7 +217,7 @@ class TrainingRows:
 
     `members` (2, rows) of the unprotected and of the protected: 1 or 0; `factors`, by gradient: 1 / (|G| ln 2) of the
     rows of the unprotected, less the same of the protected, in `compat` times |G|; `of_both`: whether a query has
-    both. Raises UsageError for what is not finite, and for fewer than two rows.
+    both.
     """
 
     def __init__(self, query_ids: ArrayLike, features: ArrayLike, judgements: ArrayLike) -> None:
@@ -226,12 +227,6 @@ class TrainingRows:
         self.query = np.repeat(np.arange(len(order)), self.sizes)
         self.features = np.array(features, dtype=float, order="C")  # last bits of sums hang on the layout
         self.judgements = np.asarray(judgements, dtype=float)
-        if len(self.query) < 2:
-            raise UsageError("DELTR has no two judged items to learn from.", "give more judged queries")
-        if not (np.isfinite(self.features).all() and np.isfinite(self.judgements).all()):
-            raise UsageError(
-                "DELTR's features and judgements have to be numbers.", "look for NaN and infinity"
-            )
         protected = self.features[:, PROTECTED] > 0
         self.members = np.stack([~protected, protected]).astype(float)
         counts = self.sums(self.members)
@@ -322,19 +317,6 @@ def scale_of(features: Floats, how: Standardize = "columns") -> tuple[Floats, Fl
     return mean, deviation
 
 
-def deltr_model(
-    lists: Sequence[Candidates], features: Features, training: Training, standardize: Standardize
-) -> Model:
-    """Weights learnt from judged lists, and the scale of features (candidates, columns), the protected column first."""
-    table = np.concatenate([features(candidates) for candidates in lists])
-    mean, deviation = scale_of(table, standardize)
-    query_ids = [candidates.query.query_id for candidates in lists for _ in candidates.doc_ids]
-    judgements = [relevant for candidates in lists for relevant in _relevant(candidates)]
-    rows = TrainingRows(query_ids, (table - mean) / deviation, judgements)
-    weights = training.weights(rows, start_weights(table.shape[1]))
-    return lambda candidates: ((features(candidates) - mean) / deviation @ weights).tolist()
-
-
 # DLF-like: BM25 beside a linear model that learns from a target of exposure instead of labels of fairness. After Chen
 # & Fang, "Learn to be Fair without Labels", ICTIR 2023: relevance and fairness are modelled apart, fairness by the
 # divergence of the exposure from its target, and both are merged by a weight. What features, model and schedule are
@@ -395,7 +377,7 @@ class Lesson:
         return slope
 
 
-def learnt(lessons: Sequence[Lesson], epochs: int = 100, rate: float = 0.001) -> Floats:
+def learnt(lessons: Sequence[Lesson], epochs: int, rate: float) -> Floats:
     """The weights after steps of Adam from zero, (columns,): one a list, in an order drawn anew for every epoch."""
     weights = np.zeros(lessons[0].features.shape[1])
     mean, square, random = np.zeros_like(weights), np.zeros_like(weights), np.random.default_rng(0)

@@ -97,10 +97,6 @@ class QueryTask:
     gain: Callable[[str], float]
     useful: frozenset[str] | None = None
 
-    def labelled(self) -> list[Shown]:
-        """What is asked about for labels: no item, then each alone."""
-        return [] if self.useful is not None else [(), *((doc_id,) for doc_id in self.items)]
-
     def chat(self, doc_ids: Shown) -> Chat:
         """The question beside these items."""
         labels = ["".join(self.items[doc_id].groups.get(LABEL, ())) for doc_id in doc_ids]
@@ -108,10 +104,10 @@ class QueryTask:
         return Chat(self.render(doc_ids), Text(), about=about)
 
     def steps(self) -> Steps[Read]:
-        """Asks for labels unless they are known, then about lists if at least two items are useful."""
+        """Asks for labels unless they are known: beside no item, then each. Lists follow if two items are useful."""
         useful, gains, alone = self.useful, dict[str, float](), dict[Shown, Output]()
         if useful is None:
-            alone = yield from self._outputs(self.labelled(), self.gain)
+            alone = yield from self._outputs([(), *((doc_id,) for doc_id in self.items)], self.gain)
             added = generation.gains(alone[()].utility, [alone[doc_id,].utility for doc_id in self.items])
             gains = dict(zip(self.items, added.tolist(), strict=True))
             useful = frozenset(compress(self.items, generation.useful(added)))

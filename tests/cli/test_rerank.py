@@ -250,14 +250,7 @@ def test_some_queries_are_ranked_as_in_a_run_of_all() -> None:
     assert len(two) == 80 and {*two} < {*everything}
 
 
-def test_what_no_item_has_is_said_and_what_cannot_be_learnt_from_refused() -> None:
-    folder = write_folder(Path("bare"), balanced(6, 4, 4), queries={f"q{q}": f"Title {q}" for q in range(6)})
-    found = ran("listwise", "-d", folder, "-m", "deltr", "-o", "run")
-    told = (
-        "deltr learns without BM25(query, text), predicted quality, ln sitelinks, relative page views: no item "
-        "has any"
-    )
-    assert told in found.err and told in kept("manifest", "run")["warnings"]
+def test_what_cannot_be_learnt_from_is_refused() -> None:
     refused = refuses(
         "deltr learns from judged queries, of which this has 1",
         "listwise", "-d", write_folder(Path("one"), balanced(1, 4, 4)), "-m", "deltr",

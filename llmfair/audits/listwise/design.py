@@ -626,4 +626,3 @@ def _warnings(
     if ranker.reads_groups:
         for remark in remarks(ranker, [ranker.ordered(listed)[0] for listed in lists]):
             yield f"{name}: {remark}"
-    yield from ranker.warnings

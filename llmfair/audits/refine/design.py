@@ -157,7 +157,6 @@ def baselines_of(
             warnings.append(f"--baseline {name} is left out: {missing}")
             continue
         baselines.append(Baseline(name, spec, ranker))
-        warnings += [f"--baseline {name}: {warning}" for warning in ranker.warnings]
     return baselines, warnings
 
 
@@ -530,7 +529,6 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     reranker = None
     if settings.rerank not in ("bm25", "none"):
         reranker = scoring(f"--rerank {settings.rerank}", first_stage.ranker("--rerank", settings.rerank))
-        warnings += [f"--rerank {settings.rerank}: {of}" for of in reranker.warnings]
     design = RefineDesign(
         settings=settings, subject=subject, dataset=dataset, attribute=attribute, queries=queries,
         measures=tuple(dict.fromkeys((*shown, *map(aim, further)))), shown=shown, gates=gates,
