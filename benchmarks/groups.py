@@ -117,8 +117,8 @@ def line(row: Row, results: Sequence[Audit]) -> str:
     injected = {place for place, beta in enumerate(row.betas) if beta}
     fair_named, fair_outside, found, all_outside, held = [], [], [], [], list[bool]()
     for each in results:
-        named = named_groups({(str(a), str(b)): sign for (a, b), sign in each.outside.items()})
-        groups = {int(group) for group in (*named.behind, *named.ahead)}
+        behind, ahead = named_groups({(str(a), str(b)): sign for (a, b), sign in each.outside.items()})
+        groups = {int(group) for group in (*behind, *ahead)}
         fair_named.append(bool(groups - injected))
         fair = [sign for pair, sign in each.outside.items() if not injected & {*pair}]
         fair_outside.append(any(fair))

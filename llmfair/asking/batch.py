@@ -149,7 +149,7 @@ class Batches:
 
         return self._retries.persist(send, self._waits)
 
-    def create(self, input_file_id: str, perhaps_made: bool = False) -> Batch:
+    def create(self, input_file_id: str, perhaps_made: bool) -> Batch:
         """The one batch over an uploaded file.
 
         Its creation has no second attempt without a look: where an earlier one may have reached the server, here

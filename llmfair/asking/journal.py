@@ -38,7 +38,7 @@ _APART = ("adapter", "constrain", "margins")
 _DRAWN = tuple(item.name for item in fields(Sampling) if item.name not in _APART)
 
 
-def request_keys(identity: str, like: Chat, sampling: Sampling, about: bool = False) -> Callable[[Chat], str]:
+def request_keys(identity: str, like: Chat, sampling: Sampling, about: bool) -> Callable[[Chat], str]:
     """What answers to chats of one's shape and draw are filed under: 32 hex of SHA-256 over all that can change one.
 
     `about`: what a chat is about counts, too, for simulated models, which read nothing else.

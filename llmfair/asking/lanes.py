@@ -288,7 +288,7 @@ class Lane:
     `standing`: questions go to it. `heard`: when it last answered, or came back, by `time.monotonic`.
     """
 
-    def __init__(self, backend: Any, limits: Limits, name: str = "") -> None:
+    def __init__(self, backend: Any, limits: Limits, name: str) -> None:
         self.backend, self.name = backend, name
         requests = [] if limits.rpm is None else [Bucket(limits.rpm / 60)]
         self.slots = Slots(limits.workers, requests, None if limits.tpm is None else Bucket(limits.tpm / 60))
@@ -362,7 +362,7 @@ class Lanes:
             task.cancel()
         await asyncio.gather(*self._looking, return_exceptions=True)
 
-    def lane_of(self, request: Request, failed: Collection[Lane] = ()) -> Lane:
+    def lane_of(self, request: Request, failed: Collection[Lane]) -> Lane:
         """The first lane in its query's order that stands, none of those where it has failed if there is another."""
         query_id = str(request.chat.about.get("query_id", request.probe_id))
         standing = [lane for place in order(query_id, len(self.all)) if (lane := self.all[place]).standing]

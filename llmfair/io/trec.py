@@ -196,7 +196,7 @@ def run_lines(rankings: Iterable[Ranking], tag: str) -> Iterator[str]:
             yield f"{ranking.query_id} Q0 {doc_id} {rank} {n - rank + 1} {tag}\n"
 
 
-def read_scores(path: Path, hint: str = "") -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
+def read_scores(path: Path, hint: str) -> dict[tuple[str, tuple[str, ...]], tuple[float, ...]]:
     """What `scores_lines` writes, by query_id and the documents best first. Raises UsageError."""
     rankings = list[tuple[str, dict[str, float]]]()
     for line, (query_id, doc_id, text) in columns(path, ("query_id", "doc_id", "score"), "\t", hint):

@@ -31,7 +31,7 @@ def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
     return _measure(*_spelled(text), reads)
 
 
-def parse_figure(text: str, reads: type[Observation] | None = None) -> tuple[Measure, dict[str, str]]:
+def parse_figure(text: str, reads: type[Observation] | None) -> tuple[Measure, dict[str, str]]:
     """A measure, and the keys of the rows that are meant, as `Name(stratum=relevant)` has them. Raises UsageError."""
     name, written, cutoff = _spelled(text)
     ours = {each.casefold(): registry.lookup("measure", each).params for each in registry.names("measure")}

@@ -41,7 +41,7 @@ def trec_eval_names() -> dict[str, str]:
 
 
 def trec_eval_measure(
-    name: str, written: Mapping[str, str], cutoff: str | None, also: Collection[str] = ()
+    name: str, written: Mapping[str, str], cutoff: str | None, also: Collection[str]
 ) -> Measure:
     """A measure of ir_measures by its name there; `also` are parameters of ours that an error may suggest.
 

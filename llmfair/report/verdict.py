@@ -296,7 +296,7 @@ class VerdictWords:
         both = {key: each.groups or key.groups for key, each in left.items()}
         signs = {each.key.groups: 0 for each in pairs}
         signs |= {key.groups: -1 if of == key.groups else 1 for key, of in both.items()}
-        parts, named = list[str](), named_groups(signs)
+        parts = list[str]()
         of_others = all(second == OTHERS for _, second in signs)
 
         def against(keys: Sequence[Key], ahead: bool) -> str:
@@ -313,7 +313,7 @@ class VerdictWords:
                 label = case.label
             return f"{listed(others)} ({', '.join(figures)})"
 
-        for ahead, groups in ((False, named.behind), (True, named.ahead)):
+        for ahead, groups in zip((False, True), named_groups(signs), strict=True):
             for group in groups:
                 of_it = [key for key in left if both[key][ahead] == group]
                 if of_it and not (of_others and group == OTHERS):

@@ -182,14 +182,26 @@ def _of_mean(values: Floats, level: float, exponential: bool) -> Estimate:
     return _interval(centre, error, len(values), level, exponential)
 
 
-def _interval(centre: float, error: float, queries: int, level: float, exponential: bool) -> Estimate:
-    """centre ± t·error with t on queries − 1 degrees of freedom, on the scale of the figure."""
+def t_quantile(freedom: float, level: float) -> float:
+    """How many standard errors an interval of this level reaches to either side, by Student's t."""
     from scipy.special import stdtrit
 
+    return float(stdtrit(freedom, (1 + level) / 2))
+
+
+def two_sided(t: float, degrees: float) -> float:
+    """The p of Student's t; of the normal distribution for infinitely many degrees of freedom."""
+    from scipy.special import ndtr, stdtr
+
+    return float(2 * (stdtr(degrees, -abs(t)) if isfinite(degrees) else ndtr(-abs(t))))
+
+
+def _interval(centre: float, error: float, queries: int, level: float, exponential: bool) -> Estimate:
+    """centre ± t·error with t on queries − 1 degrees of freedom, on the scale of the figure."""
     scale = np.exp if exponential else float
     if queries < FEWEST_QUERIES:
         return Estimate(float(scale(centre)), None, None, queries, "too_few_queries", error)
-    half = float(stdtrit(queries - 1, (1 + level) / 2)) * error
+    half = t_quantile(queries - 1, level) * error
     low, high = float(scale(centre - half)), float(scale(centre + half))
     return Estimate(float(scale(centre)), low, high, queries, None, error)
 

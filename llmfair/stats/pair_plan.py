@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.intervals import FEWEST_QUERIES, t_quantile
 
 GATE_LEVEL = 0.9995
 """Of the one-sided test that answers agree with themselves more than coins would."""
@@ -100,14 +100,13 @@ def plan_pairs(
 
     strength = agreement * math.sqrt(pairs * queries / (1 + (pairs - 1) * icc**2))
     gate = float(np.nan_to_num(nctdtr(freedom, -strength, -stdtrit(freedom, GATE_LEVEL))))
-    t = float(stdtrit(freedom, (1 + rule.level) / 2))
-    inside = chance_in_band(effect, error, freedom, t, (low, high))
+    inside = chance_in_band(effect, error, freedom, t_quantile(freedom, rule.level), (low, high))
     return PairPlan(gamma, agreement, error, beyond(0.0, 0.0, 1), beyond(low, high, rule.tests), inside, gate)
 
 
-def fewest_queries(enough: Callable[[int], bool]) -> int | None:
-    """The fewest queries that are enough; None beyond `MOST_QUERIES`."""
-    counts = range(FEWEST_QUERIES, MOST_QUERIES + 1)
+def fewest_queries(enough: Callable[[int], bool], least: int = FEWEST_QUERIES) -> int | None:
+    """The fewest queries, from `least` on, that are enough; None beyond `MOST_QUERIES`."""
+    counts = range(least, MOST_QUERIES + 1)
     place = bisect_left(counts, True, key=enough)
     return counts[place] if place < len(counts) else None
 

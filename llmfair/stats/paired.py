@@ -10,7 +10,7 @@ from math import fsum
 import numpy as np
 from numpy.typing import ArrayLike
 
-from llmfair.stats.intervals import UNBOUNDED, Bounds, Estimate, geometric_mean, mean, of_changes
+from llmfair.stats.intervals import UNBOUNDED, Bounds, Estimate, geometric_mean, mean, of_changes, two_sided
 from llmfair.stats.pairs import Figure, PairContributions, clustered_variance, t_interval, t_p
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
@@ -94,13 +94,6 @@ def paired_t(differences: ArrayLike) -> tuple[float, float] | None:
     centre, error = float(values.mean()), math.sqrt(float(values.var(ddof=1)) / n)
     t = centre / error if error else math.copysign(math.inf, centre) if centre else 0.0
     return t, two_sided(t, n - 1)
-
-
-def two_sided(t: float, degrees: float) -> float:
-    """The p of Student's t; of the normal distribution for infinitely many degrees of freedom."""
-    from scipy.special import ndtr, stdtr
-
-    return float(2 * (stdtr(degrees, -abs(t)) if math.isfinite(degrees) else ndtr(-abs(t))))
 
 
 def change_of_pairs(

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate, t_quantile, two_sided
 from llmfair.stats.power import FEWEST_TESTED
 from llmfair.stats.significance import sign_flip
 
@@ -178,13 +178,11 @@ def t_interval(centre: float, variance: Variance, level: float, logarithmic: boo
     Fewer than five queries, or a single item on a side, leave the value without interval (`too_few_queries`); so do
     limits that are no numbers, such as odds at a very high level on two items (`interval_too_wide`).
     """
-    from scipy.special import stdtrit
-
     scale = exp if logarithmic else float
     queries, error = variance.clusters[0], sqrt(variance.used)
     if queries < FEWEST_QUERIES or variance.degrees < 1:
         return Estimate(scale(centre), None, None, queries, "too_few_queries", error)
-    half = float(stdtrit(variance.degrees, (1 + level) / 2)) * error
+    half = t_quantile(variance.degrees, level) * error
     if not abs(centre) + half <= WIDEST:
         return Estimate(scale(centre), None, None, queries, "interval_too_wide", error)
     return Estimate(scale(centre), scale(centre - half), scale(centre + half), queries, None, error)
@@ -197,15 +195,13 @@ def t_test(figure: Figure, counted: PairContributions) -> float | None:
 
 def t_p(centre: float, variance: Variance) -> float | None:
     """The two-sided p of 0; None for fewer than six queries or a single item on a side."""
-    from scipy.special import stdtr
-
     if variance.clusters[0] < FEWEST_TESTED or variance.degrees < 1:
         return None
     if abs(centre) <= ROUNDING:
         return 1.0
     if not variance.used:
         return 0.0
-    return float(2 * stdtr(variance.degrees, -abs(centre) / sqrt(variance.used)))
+    return two_sided(centre / sqrt(variance.used), variance.degrees)
 
 
 def pair_p(figure: Figure, counted: PairContributions, rng: np.random.Generator) -> float | None:
@@ -226,14 +222,10 @@ def pair_p(figure: Figure, counted: PairContributions, rng: np.random.Generator)
 
 @dataclass(frozen=True, slots=True)
 class Intraclass:
-    """How alike the pairs of a query are: the correlation ρ, m pairs per query on average, 1 + (m − 1)ρ."""
+    """How alike the pairs of a query are: the correlation ρ and, of m pairs per query on average, 1 + (m − 1)ρ."""
 
     correlation: float
-    pairs: float
-
-    @property
-    def design_effect(self) -> float:
-        return 1 + (self.pairs - 1) * self.correlation
+    design_effect: float
 
 
 def intraclass(counted: PairContributions) -> Intraclass | None:
@@ -256,4 +248,7 @@ def intraclass(counted: PairContributions) -> Intraclass | None:
     within = float(np.sum((x - means[queries]) ** 2)) / (len(x) - len(sizes))
     pairs = len(x) / len(sizes)
     spread = between + (pairs - 1) * within
-    return Intraclass((between - within) / spread, pairs) if spread else None
+    if not spread:
+        return None
+    correlation = (between - within) / spread
+    return Intraclass(correlation, 1 + (pairs - 1) * correlation)

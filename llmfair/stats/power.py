@@ -6,10 +6,8 @@ follows from how often two items of a list meet for the first time (`encounters`
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, exp, log, sqrt
 
@@ -17,11 +15,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
+from llmfair.stats.intervals import t_quantile
+from llmfair.stats.pair_plan import fewest_queries
+
 LEVEL = 0.95
 FEWEST_TESTED = 6
 """Below this many queries no test is made: with 5 the smallest exact p of a sign flip is .0625."""
-MOST_QUERIES = 1_000_000
-"""More queries than this are as good as never."""
 
 
 def power(effect: float, error: float, queries: float, level: float = LEVEL) -> float:
@@ -30,35 +29,35 @@ def power(effect: float, error: float, queries: float, level: float = LEVEL) -> 
     1 − F(t) + F(−t), F the noncentral t with queries − 1 degrees of freedom and δ = |effect|/error. `queries`, more
     than 1, need not be whole.
     """
-    from scipy.special import nctdtr, stdtrit
+    from scipy.special import nctdtr
 
     delta, freedom = abs(effect) / error, queries - 1
-    critical = float(stdtrit(freedom, (1 + level) / 2))
+    critical = t_quantile(freedom, level)
     # A tail far below 1e-14 can be NaN to scipy.
     missed, wrong_side = np.nan_to_num(nctdtr(freedom, delta, [critical, -critical])).tolist()
     return float(1 - missed + wrong_side)
 
 
 def queries_needed(ratio: float, sd: float, target: float = 0.8, level: float = LEVEL) -> int | None:
-    """The fewest queries with which a ratio is told from 1 with power `target`; None beyond `MOST_QUERIES`.
+    """The fewest queries with which a ratio is told from 1 with power `target`; None for far too many.
 
     `sd`: standard deviation of what one query adds to ln R.
     """
-    effect = log(ratio)
-    counts = range(FEWEST_TESTED, MOST_QUERIES + 1)
-    place = bisect_left(counts, target, key=lambda queries: power(effect, sd / sqrt(queries), queries, level))
-    return counts[place] if place < len(counts) else None
+
+    def enough(queries: int) -> bool:
+        return power(log(ratio), sd / sqrt(queries), queries, level) >= target
+
+    return fewest_queries(enough, FEWEST_TESTED)
 
 
-def smallest_ratio(sd: float, queries: int, target: float = 0.8) -> float:
+def smallest_ratio(sd: float, queries: int, target: float) -> float:
     """The ratio below 1 that so many queries, enough for a test, tell from 1 with power `target`.
 
     Its inverse is the one above 1.
     """
     from scipy.optimize import brentq
-    from scipy.special import stdtrit
 
-    most = float(stdtrit(queries - 1, (1 + LEVEL) / 2))
+    most = t_quantile(queries - 1, LEVEL)
     while power(most, 1, queries) < target:
         most *= 2
     return exp(-float(brentq(lambda delta: power(delta, 1, queries) - target, 0, most)) * sd / sqrt(queries))
@@ -102,20 +101,13 @@ and odds of e^120 are already never lost."""
 
 
 def rank_injected(
-    kinds: Kinds,
-    log_weights: ArrayLike,
-    windows: Sequence[tuple[int, int]],
-    passes: int,
-    *,
-    rng: Generator,
-    kept: float = 0.0,
+    kinds: Kinds, log_weights: ArrayLike, windows: Windows, passes: int, *, rng: Generator
 ) -> Kinds:
     """The final lists of a ranker that sorts each window by log-weight + Gumbel(0,1), drawn anew per window.
 
     `kinds`, shape (…, draws, n), is the initial lists' kinds by rank. `log_weights`, shape (kinds,) or any that
     broadcasts to (…, draws, kinds), weighs each kind. Axes before `draws` share one draw of the noise: common
-    random numbers for several rankers. `kept` is the share of windows left as they are, as by answers that
-    cannot be read. Raises ValueError for weights of one list more than `WIDEST` apart.
+    random numbers for several rankers. Raises ValueError for weights of one list more than `WIDEST` apart.
 
     Source: Plackett-Luce as a race whose arrival times are Exp(1)/weight, the same order as the Gumbel form.
     """
@@ -142,8 +134,7 @@ def rank_injected(
         keys |= window
         keys.sort(axis=-1)
         keys &= low_bits
-        answered = rng.random((draws, 1)) >= kept if kept else True
-        np.copyto(window, keys, casting="unsafe", where=answered)
+        np.copyto(window, keys, casting="unsafe")
     return lists
 
 
@@ -176,7 +167,7 @@ def rank_exposures(n: int) -> Floats:
 # a long list only a little. Lists of equal shape are simulated once and weighted by their number.
 
 
-Plan = Callable[[int], Sequence[tuple[int, int]]]
+Plan = Callable[[int], Windows]
 """The windows [start, end) of one pass over a list of n documents, in the order they are asked."""
 
 Tastes = NDArray[np.int8]
@@ -184,20 +175,12 @@ Rank = Callable[[Tastes], Tastes]
 """Lists by rank, shape (draws, n), as a ranker leaves them that puts low tastes first, and equal ones as they come."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The lowest and the highest value within reach."""
-
-    low: float
-    high: float
-
-
 def by_windows(windows: Plan, passes: int) -> Rank:
     """Windows that are known beforehand."""
     return lambda tastes: rank_by_taste(tastes, windows(tastes.shape[1]), passes)
 
 
-def rank_by_taste(tastes: Tastes, windows: Sequence[tuple[int, int]], passes: int) -> Tastes:
+def rank_by_taste(tastes: Tastes, windows: Windows, passes: int) -> Tastes:
     """The final lists of a noiseless ranker that puts low tastes first and keeps the order otherwise.
 
     `tastes`, shape (draws, n), is each list's taste by rank; documents of one taste are interchangeable, so
@@ -226,7 +209,9 @@ def _extremes(
         yield shape, count, (2 - rank(2 - initial), rank(initial))
 
 
-def attainable_ratio(lists: Sequence[Shape], rank: Rank, draws: int = 3000, *, rng: Generator) -> Range:
+def attainable_ratio(
+    lists: Sequence[Shape], rank: Rank, draws: int = 3000, *, rng: Generator
+) -> tuple[float, float]:
     """The exposure ratio (ratio of means) of rankers that always put the protected last, and always first.
 
     A list that lacks a side counts for nothing.
@@ -236,7 +221,8 @@ def attainable_ratio(lists: Sequence[Shape], rank: Rank, draws: int = 3000, *, r
         weights, sides = rank_exposures(n), ((0, protected), (2, unprotected))
         for of_ranker, ranked in zip(sums, rankings, strict=True):
             of_ranker += count * np.array([(ranked == s).mean(axis=0) @ weights / size for s, size in sides])
-    return Range(*(sums[:, 0] / sums[:, 1]).tolist())
+    low, high = (sums[:, 0] / sums[:, 1]).tolist()
+    return low, high
 
 
 def attainable_odds(

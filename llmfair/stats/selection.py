@@ -15,7 +15,7 @@ from math import comb, exp, inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.intervals import FEWEST_QUERIES, Estimate
+from llmfair.stats.intervals import FEWEST_QUERIES, Estimate, t_quantile
 from llmfair.stats.significance import TIE, holm
 
 Floats = NDArray[np.float64]
@@ -109,8 +109,6 @@ def _of_differences(products: Floats) -> Floats:
 
 def selection_rates(entries: Entries, level: float = 0.95) -> list[Estimate]:
     """Every group's rate with its t interval on the log scale; no interval where nobody got anything."""
-    from scipy.special import stdtrit
-
     errors, freedoms = (of.diagonal().tolist() for of in _spread(entries))
     rates, n = list[Estimate](), entries.queries
     for rate, people, error, freedom in zip(entries.rates, entries.people, errors, freedoms, strict=True):
@@ -120,7 +118,7 @@ def selection_rates(entries: Entries, level: float = 0.95) -> list[Estimate]:
             reason = "too_few_queries" if rate else "none_selected"
             rates.append(Estimate(float(rate), None, None, n, reason))
         else:
-            half = error * float(stdtrit(freedom, (1 + level) / 2))
+            half = error * t_quantile(freedom, level)
             low, high = float(rate) * exp(-half), min(1.0, float(rate) * exp(half))
             rates.append(Estimate(float(rate), low, high, n, error=error))
     return rates
@@ -266,7 +264,7 @@ def _divergences(pages: Codes, target: Floats) -> Floats:
 
 @lru_cache(maxsize=1024)
 def normalised_kl_range(
-    counts: tuple[int, ...], target: tuple[float, ...], k: int | None = None
+    counts: tuple[int, ...], target: tuple[float, ...], k: int | None
 ) -> tuple[float, float]:
     """The least and the greatest NDKL of all orders of a list with these items of each group, first k.
 

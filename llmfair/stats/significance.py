@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import erfc, sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -165,17 +164,11 @@ def p_outside(groups: Sequence[Floats], band: tuple[float, float]) -> list[float
     return p_values
 
 
-class Named(NamedTuple):
-    """Groups that are put behind, or ahead of, more than half of those that they are compared with."""
+def named_groups(outside: Mapping[tuple[str, str], int]) -> tuple[list[str], list[str]]:
+    """Groups that are put behind, and those put ahead of, more than half of those that they are compared with.
 
-    behind: tuple[str, ...]
-    ahead: tuple[str, ...]
-
-
-def named_groups(outside: Mapping[tuple[str, str], int]) -> Named:
-    """By pair of groups, whether its odds lie outside the band: -1 below, the first being behind, 1 above, else 0.
-
-    A pair that could not be tested counts as one that is not outside.
+    `outside`: by pair of groups, whether its odds lie outside the band: -1 below, the first being behind, 1 above, else
+    0. A pair that could not be tested counts as one that is not outside.
     """
     pairs, sums = Counter[str](), {-1: Counter[str](), 1: Counter[str]()}
     for (first, second), sign in outside.items():
@@ -183,8 +176,8 @@ def named_groups(outside: Mapping[tuple[str, str], int]) -> Named:
         if sign:
             sums[sign][first] += 1
             sums[-sign][second] += 1
-    behind, ahead = (tuple(g for g in pairs if 2 * sums[sign][g] > pairs[g]) for sign in (-1, 1))
-    return Named(behind, ahead)
+    behind, ahead = ([g for g in pairs if 2 * sums[sign][g] > pairs[g]] for sign in (-1, 1))
+    return behind, ahead
 
 
 def stratum_means(query: LabelledItems) -> tuple[float, float]:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from llmfair.stats.intervals import FEWEST_QUERIES
+from llmfair.stats.intervals import FEWEST_QUERIES, t_quantile, two_sided
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
@@ -500,20 +500,16 @@ class Figure:
 
     def interval(self, level: float = 0.95) -> tuple[float, float] | None:
         """Limits of the odds."""
-        from scipy.special import stdtrit
-
         if self.log_odds is None or self.error is None or self.freedom is None:
             return None
-        half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
+        half = t_quantile(self.freedom, level) * self.error
         return math.exp(self.log_odds - half), math.exp(self.log_odds + half)
 
     def differs(self) -> float | None:
         """Two-sided p of odds of 1, by t."""
-        from scipy.special import stdtr
-
-        if self.log_odds is None or self.error is None:
+        if self.log_odds is None or self.error is None or self.freedom is None:
             return None
-        return float(2 * stdtr(self.freedom, -_t(abs(self.log_odds), self.error)))
+        return two_sided(_t(self.log_odds, self.error), self.freedom)
 
     def outside(self, band: Band = BAND) -> float | None:
         """One-sided p against the nearer edge of the band, of a bound, too; None where there is neither."""
@@ -1156,7 +1152,7 @@ def simes(p_values: Sequence[float]) -> float | None:
     return min((m * p / rank for rank, p in enumerate(sorted(p_values), 1)), default=None)
 
 
-def one_way_bound(comparisons: int, level: float = 0.95) -> float:
+def one_way_bound(comparisons: int, level: float) -> float:
     """The odds above which so many independent comparisons with no item ahead at all are too unlikely.
 
     With a chance μ of one ahead, P(none ahead) = (1 − μ)^k: μ < 1 − ((1 − level)/2)^(1/k).

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llmfair.stats.betting import TOLERANCE, lower_limit, p_value
-from llmfair.stats.intervals import Estimate, clustered_mean, mean
-from llmfair.stats.paired import paired_t, two_sided
+from llmfair.stats.intervals import Estimate, clustered_mean, mean, two_sided
+from llmfair.stats.paired import paired_t
 from llmfair.stats.significance import holm
 
 Floats = NDArray[np.float64]
@@ -31,24 +31,6 @@ STARRED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """The least-squares line of quality over disparity."""
-
-    slope: float
-    intercept: float
-
-
-@dataclass(frozen=True, slots=True)
-class Area:
-    """The mean quality over [0, 1], the ends held constant, and the area over the disparities that were observed."""
-
-    whole: float
-    observed: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Anchor:
     """The observations nearest to a disparity: their mean quality, its interval over queries, and their number."""
 
@@ -57,20 +39,19 @@ class Anchor:
     observations: int
 
 
-def line(disparity: ArrayLike, quality: ArrayLike) -> Line | None:
-    """The least-squares line; None for fewer than two different disparities."""
+def slope(disparity: ArrayLike, quality: ArrayLike) -> float | None:
+    """That of the least-squares line of quality over disparity; None for fewer than two different disparities."""
     x, y = _paired(disparity, quality)
     if len(np.unique(x)) < 2:
         return None
     away = x - x.mean()
-    slope = float(away @ y / (away @ away))
-    return Line(slope, float(y.mean() - slope * x.mean()))
+    return float(away @ y / (away @ away))
 
 
-def area(disparity: ArrayLike, quality: ArrayLike) -> Area | None:
-    """Trapezoids below the points, those of one disparity averaged first; None without a point.
+def area(disparity: ArrayLike, quality: ArrayLike) -> float | None:
+    """The mean quality over [0, 1], by trapezoids below the points, those of one disparity averaged first.
 
-    Beyond the least and the greatest disparity the quality stays what it is there.
+    Beyond the least and the greatest disparity the quality stays what it is there. None without a point.
     """
     x, y = _paired(disparity, quality)
     if not len(x):
@@ -79,7 +60,7 @@ def area(disparity: ArrayLike, quality: ArrayLike) -> Area | None:
     means = np.bincount(of_point, y) / np.bincount(of_point)
     observed = float(np.trapezoid(means, points))
     low, high = float(points[0]), float(points[-1])
-    return Area(observed + low * float(means[0]) + (1 - high) * float(means[-1]), observed, low, high)
+    return observed + low * float(means[0]) + (1 - high) * float(means[-1])
 
 
 def anchors(
@@ -158,13 +139,14 @@ def cells(
         cell = Cell(name, len(here), len(by_query))
         if len(here):
             changes = [math.fsum(of) / len(of) - baseline[query] for query, of in by_query.items()]
+            tested = paired_t(changes)
             cell = replace(
                 cell,
                 difference=float(y[here].mean() - before.mean()),
                 p_student=student_p(y[here], before),
                 p_welch=welch_p(y[here], before),
                 paired=mean(changes, level),
-                p_paired=paired_p(changes),
+                p_paired=None if tested is None else tested[1],
             )
         table.append(cell)
     return adjusted([table])[0]
@@ -183,7 +165,7 @@ def student_p(first: ArrayLike, other: ArrayLike) -> float | None:
         return None
     degrees = len(a) + len(b) - 2
     pooled = (((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum()) / degrees
-    return _two_sided(float(a.mean() - b.mean()), pooled * (1 / len(a) + 1 / len(b)), degrees)
+    return _two_sided(a, b, pooled * (1 / len(a) + 1 / len(b)), degrees)
 
 
 def welch_p(first: ArrayLike, other: ArrayLike) -> float | None:
@@ -194,13 +176,7 @@ def welch_p(first: ArrayLike, other: ArrayLike) -> float | None:
     of_means = [float(side.var(ddof=1)) / len(side) for side in (a, b)]
     spread = math.fsum(part**2 / (len(side) - 1) for part, side in zip(of_means, (a, b), strict=True))
     degrees = math.fsum(of_means) ** 2 / spread if spread else math.inf
-    return _two_sided(float(a.mean() - b.mean()), math.fsum(of_means), degrees)
-
-
-def paired_p(differences: ArrayLike) -> float | None:
-    """The two-sided p of a mean difference of 0, t over queries; None for fewer than six of them."""
-    tested = paired_t(differences)
-    return None if tested is None else tested[1]
+    return _two_sided(a, b, math.fsum(of_means), degrees)
 
 
 Kept = Literal["kept", "lost", "inconclusive"]
@@ -268,7 +244,8 @@ def losses(changes: Sequence[ArrayLike], utility: Utility, level: float = 0.95) 
     return results
 
 
-def _two_sided(difference: float, variance: float, degrees: float) -> float:
+def _two_sided(a: Floats, b: Floats, variance: float, degrees: float) -> float:
+    difference = float(a.mean() - b.mean())
     if variance <= 0:
         return 1.0 if difference == 0 else 0.0
     return two_sided(difference / math.sqrt(variance), degrees)

@@ -207,10 +207,10 @@ def test_pairs_that_met_too_seldom_have_no_figure() -> None:
 
 def test_groups_are_named_by_more_than_half_of_their_pairs() -> None:
     pairs = [*combinations("ABCD", 2)]
-    assert named_groups({pair: -1 if pair[0] == "A" else 0 for pair in pairs}) == (("A",), ())
-    assert named_groups({pair: 1 if pair[1] == "D" else 0 for pair in pairs}) == (("D",), ())
-    assert named_groups({pair: 1 if pair == ("A", "B") else 0 for pair in pairs}) == ((), ())
-    assert named_groups({("A", "C"): 1, ("B", "C"): 0}) == ((), ("A",))
+    assert named_groups({pair: -1 if pair[0] == "A" else 0 for pair in pairs}) == (["A"], [])
+    assert named_groups({pair: 1 if pair[1] == "D" else 0 for pair in pairs}) == (["D"], [])
+    assert named_groups({pair: 1 if pair == ("A", "B") else 0 for pair in pairs}) == ([], [])
+    assert named_groups({("A", "C"): 1, ("B", "C"): 0}) == ([], ["A"])
 
 
 def test_benjamini_hochberg_by_hand() -> None:

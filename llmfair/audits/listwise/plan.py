@@ -65,14 +65,14 @@ def known_reach(design: ListwiseDesign) -> dict[str, Reach]:
         draws, rank = REACH_DRAWS, power.by_windows(lambda n: windows[n] or (), ranker.passes)
     rng, reach = np.random.default_rng(settings.seed), dict[str, Reach]()
     if both:
-        ratio = power.attainable_ratio(both, rank, draws, rng=rng)
-        reach["ExpRatio"] = Reach(low=ratio.low, high=ratio.high)
+        low, high = power.attainable_ratio(both, rank, draws, rng=rng)
+        reach["ExpRatio"] = Reach(low=low, high=high)
     if judged:
         reach["P@20"] = Reach(high=power.attainable_precision(judged, rank, 20, draws, rng=rng))
     if both:
-        low, high = power.attainable_odds(both, rank, max(FEWEST_DRAWS, draws // 3), rng=rng)
-        if (low, high) != (None, None):
-            reach[OF_RANKINGS] = Reach(low=low, high=high)
+        odds = power.attainable_odds(both, rank, max(FEWEST_DRAWS, draws // 3), rng=rng)
+        if odds != (None, None):
+            reach[OF_RANKINGS] = Reach(low=odds[0], high=odds[1])
     return reach
 
 
