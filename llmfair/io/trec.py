@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from llmfair.errors import UsageError
+from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import integer, number, text_lines, wrong
 from llmfair.nouns import ANY_GROUP, Attribute, Qrels, Ranking
 
@@ -178,8 +177,7 @@ def no_group(
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest known name, or nothing."""
-    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.7)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
+    return did_you_mean(name, names, alike=0.7).replace(" Did", "; did")
 
 
 def declared_groups(attribute: Attribute) -> set[str] | None:

@@ -354,15 +354,19 @@ class Judged:
         return self.candidates.doc_ids
 
     @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each candidate stands in `doc_ids`."""
+        return {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
+
+    @cached_property
     def orders(self) -> tuple[Places, ...]:
         """The completed lists, one per run: places of the candidates in `doc_ids`, best first; shape (n,)."""
         return self.completed(self.rankings)
 
     def completed(self, rankings: Sequence[Ranking]) -> tuple[Places, ...]:
         """The same of other rankings of the candidates."""
-        position = {doc_id: place for place, doc_id in enumerate(self.doc_ids)}
         return tuple(
-            np.array([position[doc_id] for doc_id in complete(ranking.doc_ids, self.doc_ids)], dtype=np.intp)
+            np.array([self.places[doc_id] for doc_id in complete(ranking.doc_ids, self.doc_ids)], np.intp)
             for ranking in rankings
         )
 
@@ -379,7 +383,7 @@ class Judged:
         return {of: np.array([side == of for side in sides], dtype=bool) for of in (*Side, None)}
 
 
-WHATEVER_CONTRAST = ("memo", "groups_of", "doc_ids", "orders", "grades")
+WHATEVER_CONTRAST = ("memo", "groups_of", "doc_ids", "places", "orders", "grades")
 """What one fit of all groups needs of a query once."""
 Made = TypeVar("Made")
 Also = ParamSpec("Also")

@@ -158,51 +158,40 @@ def target(useful: ArrayLike, k: float) -> Floats:
     return np.where(flags, first, rest)
 
 
-def exact(exposure: ArrayLike, useful: ArrayLike, k: int, squares: float | None = None) -> ExpectedExposure:
-    """The three figures between the bounds that exposures of k' items of n can reach; arrays of shape (n,).
+def exposed(
+    exposure: ArrayLike, useful: ArrayLike, k: int, squares: float | None = None, norm: str = "exact"
+) -> ExpectedExposure:
+    """The three figures between their bounds; arrays of shape (n,). `squares` stands for Σ ε² where it is estimated.
 
-    EE-D = Σ ε² in [k'²/n, k'], EE-R = Σ ε ε*, EE-L = Σ (ε − ε*)². Where lists are shorter than k, k' is what they show
-    on average, Σ ε. `squares` stands for Σ ε² where it is estimated.
+    EE-D = Σ ε², EE-R = Σ ε ε*, EE-L = Σ (ε − ε*)². By `exact` between what exposures of k' items of n can reach, EE-D
+    in [k'²/n, k']; where lists are shorter than k, k' is what they show on average, Σ ε.
+
+    By `fair-rag` as the released code has them, for comparison with published ones: the useful items alone count above
+    the line, the whole target below it, and k is not cut to n. So a perfect list with m < k gets less than 1, and EE-D
+    of small collections cannot be near 0. Where it divides by 0, m = n, the useless items' share of the target is left
+    out.
     """
     shares, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
-    n, m = len(shares), int(flags.sum())
-    size = min(float(shares.sum()), k)
+    n, m, released = len(shares), int(flags.sum()), norm == "fair-rag"
+    size = k if released else min(float(shares.sum()), k)
     squares = float(shares @ shares) if squares is None else squares
-    disparity = Bounded(squares, size**2 / n, size, 0.0)
+    disparity = Bounded(squares, 0.0 if released else size**2 / n, size, 0.0)
     if not m:
         return ExpectedExposure(disparity, None, None)
+    if released:
+        each = 1.0 if m <= k else k / m
+        reached = float(shares[flags].sum()) * each
+        rest = (k - m) ** 2 / (n - m) if m <= k and n > m else 0.0
+        high = m * each**2 + rest
+        loss = Bounded(squares - 2 * reached + m * each**2, 0.0, high + k, 0.0)
+        return ExpectedExposure(disparity, Bounded(reached, 0.0, high, 1.0), loss)
     aim = target(flags, size)
     first, rest = float(aim[flags][0]), float(aim.min())
     fewest, most = max(0.0, size - (n - m)), min(size, m)  # useful items shown
     low, high = (number * first + (size - number) * rest for number in (fewest, most))
-    relevance, norm = Bounded(float(shares @ aim), low, high, 1.0), float(aim @ aim)
-    loss = Bounded(squares - 2 * relevance.value + norm, 0.0, size - 2 * low + norm, 0.0)
+    relevance, of_target = Bounded(float(shares @ aim), low, high, 1.0), float(aim @ aim)
+    loss = Bounded(squares - 2 * relevance.value + of_target, 0.0, size - 2 * low + of_target, 0.0)
     return ExpectedExposure(disparity, relevance, loss)
-
-
-def fair_rag(
-    exposure: ArrayLike, useful: ArrayLike, k: int, squares: float | None = None
-) -> ExpectedExposure:
-    """The three figures as the released code of Fair-RAG has them, for comparison with published ones.
-
-    The useful items alone count above the line, the whole target below it, and k is not cut to n: so a perfect list
-    with m < k gets less than 1, and EE-D of small collections cannot be near 0. Where it divides by 0, m = n, the
-    useless items' share of the target is left out.
-    """
-    shares, flags = np.asarray(exposure, dtype=np.float64), np.asarray(useful, dtype=bool)
-    n, m = len(shares), int(flags.sum())
-    squares = float(shares @ shares) if squares is None else squares
-    disparity = Bounded(squares, 0.0, k, 0.0)
-    if not m:
-        return ExpectedExposure(disparity, None, None)
-    each = 1.0 if m <= k else k / m
-    reached = float(shares[flags].sum()) * each
-    rest = (k - m) ** 2 / (n - m) if m <= k and n > m else 0.0
-    highest = m * each**2 + rest
-    loss = squares - 2 * reached + m * each**2
-    return ExpectedExposure(
-        disparity, Bounded(reached, 0.0, highest, 1.0), Bounded(loss, 0.0, highest + k, 0.0)
-    )
 
 
 def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Undefined:
@@ -211,12 +200,12 @@ def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Und
     Of the policy: exact where its exposure is known, else estimated without bias from the lists it drew. Of the
     samples: of the shares of lists as they are, which are more unequal, the more so the fewer they are.
     """
-    find, useful, k = fair_rag if norm == "fair-rag" else exact, retrieved.flags, retrieved.k
+    useful, k = retrieved.flags, retrieved.k
     if of == "policy" and retrieved.exposure is not None:
-        return find([retrieved.exposure[doc_id] for doc_id in retrieved.doc_ids], useful, k)
+        return exposed([retrieved.exposure[doc_id] for doc_id in retrieved.doc_ids], useful, k, norm=norm)
     exposures = retrieved.shares((drawn.count, retrieved.shown(drawn)) for drawn in retrieved.lists)
     squares = squares_of(retrieved, exposures, retrieved.samples, of)
-    return squares if isinstance(squares, Undefined) else find(exposures, useful, k, squares)
+    return squares if isinstance(squares, Undefined) else exposed(exposures, useful, k, squares, norm)
 
 
 def squares_of(retrieved: Retrieved, shares: Floats, samples: int, of: str) -> float | Undefined:

@@ -17,11 +17,12 @@ import numpy as np
 from llmfair.metrics import base
 from llmfair.metrics.base import Flags, Floats, Judged, Places, Ratio, Undefined, Values, measure, once
 from llmfair.nouns import Ranking, Side
+from llmfair.stats.power import rank_exposures
 
 
 def position_weights(n: int, cutoff: int | None = None) -> Floats:
     """v_a = 1/ln(1 + a) for the ranks a = 1..n, and 0 beyond the cutoff; shape (n,)."""
-    weights = 1 / np.log1p(np.arange(1, n + 1))
+    weights = rank_exposures(n)
     if cutoff is not None:
         weights[cutoff:] = 0
     return weights

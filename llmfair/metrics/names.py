@@ -21,6 +21,10 @@ KEYS: Mapping[str, Collection[str]] = {"stratum": ("relevant", "irrelevant", "un
 """Keys of a figure's row that are written among its measure's parameters, and what they can be, if not anything."""
 
 
+def definitions() -> list[Definition]:
+    return [registry.lookup("measure", name) for name in registry.names("measure")]
+
+
 def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
     """Reads `Name(param=value,…)@k`, the grammar of ir_measures, in any case of the name.
 
@@ -34,7 +38,7 @@ def parse_measure(text: str, reads: type[Observation] | None = None) -> Measure:
 def parse_figure(text: str, reads: type[Observation] | None) -> tuple[Measure, dict[str, str]]:
     """A measure, and the keys of the rows that are meant, as `Name(stratum=relevant)` has them. Raises UsageError."""
     name, written, cutoff = _spelled(text)
-    ours = {each.casefold(): registry.lookup("measure", each).params for each in registry.names("measure")}
+    ours = {each.name.casefold(): each.params for each in definitions()}
     names = [key for key in KEYS if key in written and key not in ours.get(name.casefold(), ())]
     keys = {key: written.pop(key) for key in names}
     for key, value in keys.items():
@@ -50,7 +54,7 @@ def _measure(
     written_name: str, written: Mapping[str, str], cutoff: str | None, reads: type[Observation] | None
 ) -> Measure:
     name = written_name.casefold()
-    defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
+    defined = definitions()
     if reads is Judged or (reads is None and cutoff is not None):
         defined = [definition.for_lists() for definition in defined]
     ours, theirs = {definition.name.casefold(): definition for definition in defined}, trec_eval_names()
@@ -111,7 +115,7 @@ REASONS: Mapping[str, str] = {
 def in_words(reason: str | None, measure: str = "") -> str:
     """A reason of `results.json` in the words of this measure; one that nobody has words for stands as it is called."""
     name = re.split(r"[(@]", measure)[0]
-    defined: list[Definition] = [registry.lookup("measure", each) for each in registry.names("measure")]
+    defined = definitions()
     first = [definition.undefined for definition in defined if definition.name == name]
     # a conclusion bars other figures, too, which have no words for its reasons
     words = ChainMap(*map(dict, (*first, REASONS, *(definition.undefined for definition in defined))))

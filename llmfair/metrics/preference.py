@@ -235,11 +235,10 @@ def _compared(judged: Judged, pairs: Flags, groups: Places | None = None) -> Que
     An item that is named is ahead of all named later, put behind or left out; of scored ones the higher, equal ones
     say nothing.
     """
-    place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
     parts, window = [], 1
     for encounter in judged.encounters or ():
         doc_ids = (*encounter.ranked, *encounter.behind, *encounter.left_out)
-        places = np.array([place_of[doc_id] for doc_id in doc_ids], dtype=np.intp)
+        places = np.array([judged.places[doc_id] for doc_id in doc_ids], dtype=np.intp)
         first, second = np.nonzero(pairs[np.ix_(places, places)])
         if encounter.scores is not None:
             rank = -np.array(encounter.scores)
@@ -276,7 +275,6 @@ def _of_choices(judged: Judged) -> QueryComparisons | Undefined:
     others that were shown (Luce 1959), so items of other grades and of neither group are left out.
     """
     grades, window = judged.candidates.relevance, 1
-    place_of = {doc_id: place for place, doc_id in enumerate(judged.doc_ids)}
     group_of = dict(zip(judged.doc_ids, _groups(judged, judged.doc_ids).tolist(), strict=True))
     item, of_alternatives, slots = list[int](), list[int](), list[float]()
     starts, relevant, shown = list[int](), list[bool](), Counter[tuple[int, Stratum]]()
@@ -302,7 +300,7 @@ def _of_choices(judged: Judged) -> QueryComparisons | Undefined:
             relevant.append(grade > 0)
             for doc_id, group in zip(among, groups, strict=True):
                 if group >= 0:
-                    item.append(place_of[doc_id])
+                    item.append(judged.places[doc_id])
                     of_alternatives.append(group)
                     slots.append(stood[doc_id])
             window = max(window, len(encounter.shown))

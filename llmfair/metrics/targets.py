@@ -20,11 +20,9 @@ from msgspec import Meta
 
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io import files
+from llmfair.io.trec import UNKNOWN as UNKNOWN
 from llmfair.metrics.base import Flags, Floats, Free, Groups, Judged, Undefined
 from llmfair.nouns import ANY_GROUP, Attribute
-
-UNKNOWN = "@UNKNOWN"
-"""The group of documents without a known one; the last of every axis."""
 
 TARGETS = ("empirical", "trec2021", "trec2022", "uniform")
 
@@ -61,7 +59,8 @@ IMPLIES = {
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What mass is spread over: one axis per attribute, its groups, then @UNKNOWN; `kept` has the axes' shape."""
+    """What mass is spread over: one axis per attribute, its groups, then @UNKNOWN, the group of documents without a
+    known one; `kept` has the axes' shape."""
 
     groups: Groups
     attributes: tuple[Attribute, ...]

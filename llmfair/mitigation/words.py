@@ -24,7 +24,7 @@ from llmfair.report.plots import Plot, front_plot
 from llmfair.report.table import Column, Table, headed
 from llmfair.report.verdict import OTHER_GROUP, away, crosses
 from llmfair.results import Exhibits, RunVerdict
-from llmfair.stats.power import MOST_QUERIES
+from llmfair.stats.pair_plan import MOST_QUERIES
 from llmfair.stats.tradeoff import keeping
 
 # The verdict over remedies: whether one brings the rankings nearer to parity, and at what loss of relevance.

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llmfair.stats.intervals import FEWEST_QUERIES, t_quantile, two_sided
+from llmfair.stats.pairs import count as _count
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
@@ -96,10 +97,18 @@ class Outcomes:
             return np.ones(len(self.query), bool)
         return self.relevant if stratum is Stratum.RELEVANT else ~self.relevant
 
+    def of_stratum(self, stratum: Stratum | None) -> Self:
+        """Those of the stratum alone; of None, these."""
+        return self if stratum is None else self.some(self.of(stratum))
+
     @property
     def size(self) -> int:
         """How many outcomes there are."""
         return len(self.query)
+
+    def parts(self) -> Iterator[Any]:
+        """All rows, in parts of whole queries."""
+        yield self
 
     def of_rows(self, of_outcomes: NDArray[Of]) -> NDArray[Of]:
         """What is known of outcomes, of each row of the design."""
@@ -113,7 +122,7 @@ class Outcomes:
         return 1 / np.array(pairs, float)[rows]
 
     def nodes(self, stratum: Stratum | None, groups: int) -> Integers:
-        """The groups' numbers, those of the other stratum from so many `groups` on."""
+        """The groups' numbers, those of the other stratum, if one is given, from so many `groups` on."""
         assert self.groups is not None
         if stratum is None:
             return self.groups
@@ -154,7 +163,7 @@ class Outcomes:
 
     def among(self, component: Integers, stratum: Stratum | None = None) -> Self:
         """The outcomes within components, one of which each node has: groups, of two strata where one is given."""
-        nodes = self.nodes(stratum, len(component) if stratum is None else len(component) // 2)
+        nodes = self.nodes(stratum, len(component) // 2)
         effects = tuple(np.flatnonzero(component != np.arange(len(component))).tolist())
         within = component[nodes[:, 0]] == component[nodes[:, 1]]
         of_nodes = replace(self, groups=nodes, effects=effects)
@@ -190,10 +199,6 @@ class Comparisons(Outcomes):
         columns = [first - second for first, second in map(np.transpose, _powers(self.slots, powers))]
         signs = [np.sign(self.slots[:, 0] - self.slots[:, 1])] * sign
         return np.stack([*self._effects(intercepts), *columns, *signs], axis=1).astype(float)
-
-    def parts(self) -> Iterator[Comparisons]:
-        """All rows, in parts of whole queries."""
-        yield self
 
     def pair(self, contrast: Contrast) -> Comparisons:
         """Those of two groups alone, as where there are no others."""
@@ -324,27 +329,8 @@ class Choices(Outcomes):
             groups = [self.groups == group for group in self.effects]
         return np.stack([*groups, *columns], axis=1).astype(float)
 
-    def slopes(self, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
-        logits = design @ coefficients
-        behind = logits - self.of_rows(np.maximum.reduceat(logits, self.starts))
-        odds = np.exp(behind)
-        chances = odds / self.of_rows(np.add.reduceat(odds, self.starts))
-        means = np.add.reduceat(design * chances[:, None], self.starts)
-        chosen = np.zeros(len(design))
-        chosen[self.starts] = 1
-        weights = self.of_rows(weights)
-        return _Slopes(
-            design - self.of_rows(means),
-            weights * (chosen - chances),
-            weights * chances,
-            float(-behind.min()),
-        )
-
-    def parts(self) -> Iterator[Choices]:
-        yield self
-
     def among(self, component: Integers, stratum: Stratum | None = None) -> Self:
-        nodes = self.nodes(stratum, len(component) if stratum is None else len(component) // 2)
+        nodes = self.nodes(stratum, len(component) // 2)
         chosen = self.of_rows(nodes[self.starts])
         stay = component[nodes] == component[chosen]
         rows = np.logical_or.reduceat(stay & (nodes != chosen), self.starts)
@@ -553,7 +539,7 @@ def figure(outcomes: Compared, stratum: Stratum | None = None, contrast: Contras
     were compared, as where there are no others.
     """
     pair = outcomes if contrast is None or outcomes.groups is None else outcomes.pair(contrast)
-    own = pair if stratum is None else pair.some(pair.of(stratum))
+    own = pair.of_stratum(stratum)
     count, queries, without = own.size, len(np.unique(own.query)), _without(own)
     if contrast is not None and outcomes.several and (without is None or without.always_ahead is not None):
         linked = group_fit(outcomes, stratum)
@@ -610,7 +596,7 @@ def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Fig
 
     Groups that are not linked with most of the others have none, and are not in the mean.
     """
-    own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
+    own = outcomes.of_stratum(stratum)
     fit, figures = group_fit(outcomes, stratum), dict[int, Figure]()
     query, pairs, ahead = _duels(own, None, 0)
     count_of = own.count if isinstance(own, PairCounts) else np.ones(len(query))
@@ -688,7 +674,7 @@ def group_fit(outcomes: Compared, stratum: Stratum | None = None) -> GroupFit | 
     assert outcomes.groups is not None
     outcomes.fits[stratum] = None
     groups = int(outcomes.groups.max(initial=-1)) + 1
-    own = outcomes if stratum is None else outcomes.some(outcomes.of(stratum))
+    own = outcomes.of_stratum(stratum)
     component = _linked(own, None, groups)
     rows, shared = own.among(component), False
     if not rows.size:
@@ -780,9 +766,18 @@ class Fit:
 
 
 def _slopes(outcomes: Compared, design: Floats, weights: Floats, coefficients: Floats) -> _Slopes:
-    if isinstance(outcomes, Choices):
-        return outcomes.slopes(design, weights, coefficients)
     logits = design @ coefficients
+    if isinstance(outcomes, Choices):
+        starts, of_rows = outcomes.starts, outcomes.of_rows
+        behind = logits - of_rows(np.maximum.reduceat(logits, starts))
+        odds = np.exp(behind)
+        chances = odds / of_rows(np.add.reduceat(odds, starts))
+        means = np.add.reduceat(design * chances[:, None], starts)
+        chosen = np.zeros(len(design))
+        chosen[starts] = 1
+        weights = of_rows(weights)
+        moved = weights * (chosen - chances)
+        return _Slopes(design - of_rows(means), moved, weights * chances, float(-behind.min()))
     smaller = np.exp(-np.abs(logits))
     chances = np.where(logits < 0, smaller, 1) / (1 + smaller)
     information = weights * chances * (1 - chances)
@@ -900,10 +895,9 @@ def null_scores(outcomes: Compared, stratum: Stratum | None, fit: Fit) -> Floats
     Under odds of 1 their signs are those of coins. Without a finite maximum of what else is fitted, those at 0.
     """
     shared = len(fit.coefficients) - fit.powers - fit.sign > 1
-    rows = outcomes if shared else outcomes.some(outcomes.of(stratum))
-    own = rows.of(stratum)
+    rows = outcomes if shared else outcomes.of_stratum(stratum)
     weights = rows.weights(None if shared else stratum)
-    design = rows.design([own, ~own] if shared else [own], fit.powers, fit.sign)
+    design = rows.design(_intercepts(rows, stratum if shared else None), fit.powers, fit.sign)
     others = _maximum(rows, design[:, 1:], weights) if design.shape[1] > 1 else None
     rest = np.zeros(design.shape[1] - 1) if others is None else others[0]
     slopes = _slopes(rows, design, weights, np.array([0.0, *rest]))
@@ -914,7 +908,7 @@ def null_scores(outcomes: Compared, stratum: Stratum | None, fit: Fit) -> Floats
 
 def slots_decide(outcomes: Compared, stratum: Stratum | None) -> bool:
     """Whether the slots alone separate the outcomes, whatever the items: no finite effect of them is the likeliest."""
-    own = outcomes.some(outcomes.of(stratum))
+    own = outcomes.of_stratum(stratum)
     powers, sign = next(_slot_effects(own))
     return bool(powers) and _maximum(own, own.design([], powers, sign), own.weights(stratum)) is None
 
@@ -1093,11 +1087,6 @@ def _recurs(way: Integers, queries: Integers) -> bool:
     last = np.zeros(int(way.max(initial=0)) + 1, queries.dtype)
     last[way] = queries
     return bool((last[way] != queries).any())
-
-
-def _count(way: Integers) -> int:
-    """How many clusters there are."""
-    return int(np.count_nonzero(np.bincount(way)))
 
 
 def _sums(clusters: Integers, values: Floats) -> Floats:

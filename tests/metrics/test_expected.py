@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure_all
-from llmfair.metrics.expected import ListSample, Retrieved, exact, fair_rag, shares, target, unbiased_squares
+from llmfair.metrics.expected import ListSample, Retrieved, exposed, shares, target, unbiased_squares
 from llmfair.metrics.names import parse_measure
 from tests.metrics import judged
 from tests.shared import realdata, vectors
@@ -75,7 +75,9 @@ def test_the_figures_of_lists_that_are_seen_to_k_and_their_bounds() -> None:
         aim = dict(zip(observed.doc_ids, target(observed.flags, observed.k).tolist(), strict=True))
         assert aim == pytest.approx(paper["target"], abs=NEAR)
         exposure = [(observed.exposure or {})[doc] for doc in observed.doc_ids]
-        ours, theirs = (norm(exposure, observed.flags, observed.k) for norm in (exact, fair_rag))
+        ours, theirs = (
+            exposed(exposure, observed.flags, observed.k, norm=norm) for norm in ("exact", "fair-rag")
+        )
         for name, key in keys.items():
             known, bounded = name.replace("-", "_"), getattr(ours, key)
             for whose in ("policy",) if "weights" in case["input"] else ("policy", "samples"):
@@ -98,17 +100,17 @@ def test_the_bounds_are_what_lists_can_reach() -> None:
     for n in range(1, 7):
         for k, m in product(range(1, n + 1), range(1, n + 1)):
             useful = [place < m for place in range(n)]
-            corners = [exact(shares([first], n), useful, k) for first in combinations(range(n), k)]
+            corners = [exposed(shares([first], n), useful, k) for first in combinations(range(n), k)]
             for key in ("relevance", "loss"):
                 reached = [getattr(one, key) for one in corners]
                 assert min(one.value for one in reached) >= reached[0].low - NEAR
                 assert max(one.value for one in reached) == pytest.approx(reached[0].high, abs=NEAR)
             relevance = [one.relevance for one in corners if one.relevance]
             assert min(one.value for one in relevance) == pytest.approx(relevance[0].low, abs=NEAR)
-            alike = exact(np.full(n, k / n), useful, k)
+            alike = exposed(np.full(n, k / n), useful, k)
             assert alike.disparity.value == pytest.approx(alike.disparity.low, abs=NEAR)
             assert corners[0].disparity.value == pytest.approx(alike.disparity.high)
-            aimed = exact(target(useful, k), useful, k)
+            aimed = exposed(target(useful, k), useful, k)
             assert aimed.loss is not None
             assert aimed.loss.value == pytest.approx(0, abs=NEAR)
 
