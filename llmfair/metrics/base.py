@@ -322,9 +322,7 @@ class Judged:
         """What measures share, and in one fit the same query in other contrasts: see `once`."""
         return {}
 
-    def between(
-        self, attribute: Attribute, contrast: str, sides_of: Mapping[str, Sides]
-    ) -> Judged:
+    def between(self, attribute: Attribute, contrast: str, sides_of: Mapping[str, Sides]) -> Judged:
         """The query with its items on the sides of a contrast of the attribute's groups; itself where there is none."""
         if not contrast:
             return self

@@ -242,7 +242,7 @@ def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
             raise UsageError(
                 f"no list has more than {k}, so everybody would be selected.", "--at N selects fewer"
             )
-        first = {(query_id, doc_id) for query_id, of in rankings.items() for doc_id in of[2][:k]}
+        first = {(query_id, doc_id) for query_id, (_, doc_ids) in rankings.items() for doc_id in doc_ids[:k]}
         chosen = [place in first for place in places]
         rate, says = f"selection rate at {k}", f"share of a category among the first {k} of a list"
     queries, people = zip(*places, strict=True)

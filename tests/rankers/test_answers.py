@@ -710,5 +710,7 @@ def test_what_a_first_token_says(
 def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(UsageError, match="letters for 26 items, but --window is 30"):
         made("first", window=30)
-    refuses("fake:reader cannot do --answers margin", *"listwise --strategy first -m fake:reader -n 1".split())
+    refuses(
+        "fake:reader cannot do --answers margin", *"listwise --strategy first -m fake:reader -n 1".split()
+    )
     refuses("reads no text of answers", "listwise", "--strategy", "first", "--answers", "text", "-n", "1")
