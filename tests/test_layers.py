@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audits": AUDITS_MAY,
     "asking": {"backends.base", "backends.faults"},
     "probes": {"prompts"},
-    "checkpoints": set(),
+    "checkpoints": {"settings"},
     "backends": {"checkpoints", "control_tokens"},
     "rankers": {"prompts", "retrieval", "metrics", "checkpoints", "control_tokens"},
     "datasets": set(),
