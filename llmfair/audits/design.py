@@ -453,8 +453,7 @@ def remarks_of(design: Design[Any], refuses: bool = True) -> list[str]:
         )
     reaches: Mapping[str, typed.Reach] = design.planned()["reach"] if design.gates else {}
     for gate in design.gates:
-        where = "in this design, whose attainable range is {low:.3f} … {high:.3f}"
-        idle += filter(None, [always_held(gate, reaches, where)])
+        idle += filter(None, [always_held(gate, reaches, "in this design")])
     remarks = [*sentences, *idle]
     gated = [flag for flag, of in (("--require", settings.require), ("--fail-on", settings.fail_on)) if of]
     if refuses and gated and (few or idle):

@@ -204,7 +204,7 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
     reach = reaches.get(parse_measure(gate.measure).reach, Reach())
     if reach.low is None or reach.high is None or not gate.contains(reach.low, reach.high):
         return None
-    return f"no ranker could fail {gate.text} {where.format(low=reach.low, high=reach.high)}"
+    return f"no ranker could fail {gate.text} {where}"
 
 
 def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:

@@ -170,9 +170,11 @@ def outputs_of(runs: Sequence[Path], settings: RerankSettings) -> list[Path]:
     for run in runs:
         if run.is_dir():
             raise UsageError(f"{run} is a folder.", f"its runs: llmfair rerank {run}/rankings/*.run …")
+    files = [*map(os.path.realpath, (*runs, *outputs))]
     for output in outputs:
-        if outputs.count(output) > 1:
-            raise UsageError(f"several runs would be written to {output}.", "rerank them one by one")
-        if any(os.path.realpath(output) == os.path.realpath(run) for run in runs):
-            raise UsageError(f"{output} is read, so it cannot be written.", "choose another --output")
+        if files.count(os.path.realpath(output)) > 1:
+            raise UsageError(
+                f"{output} is read, or would be written twice.",
+                "choose another --output, or rerank runs one by one",
+            )
     return outputs

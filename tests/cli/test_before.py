@@ -71,7 +71,7 @@ def test_two_usable_queries_of_fifteen(command: tuple[str, ...], said: str) -> N
 def test_a_gate_that_no_ranker_could_fail_is_refused() -> None:
     folder(15)
     gate = ("--require", "ExpRatio=0.1..10")
-    said = "no ranker could fail ExpRatio=0.1..10 in this design, whose attainable range is 0."
+    said = "no ranker could fail ExpRatio=0.1..10 in this design"
     refuses(f"Error: {said}", *LISTWISE, *gate)
     refuses(f"Error: {said}", *LISTWISE, *gate, "--dry-run")
     assert f"  {said}" in ran("plan", *LISTWISE, *gate).out

@@ -126,8 +126,8 @@ def test_what_does_not_go_together_is_said() -> None:
         ("mmr reads what queries and documents say", ("my.run", "--with", "mmr", *WITH[2:], "-o", "new.run")),
         ("ranks none of the queries of sample", ("my.run", "--with", "mmr", "-d", "sample", "-o", "new.run")),
         ("missing.run: cannot be read", ("missing.run", *WITH, "-o", "new.run")),
-        ("my.run is read, so it cannot be written", ("my.run", *WITH, "-o", "./my.run")),
-        ("several runs would be written to new/my.run", ("my.run", "folder/my.run", *WITH, "-o", "new")),
+        ("my.run is read, or would be written twice", ("my.run", *WITH, "-o", "./my.run")),
+        ("new/my.run is read, or would be written twice", ("my.run", "folder/my.run", *WITH, "-o", "new")),
         ("no ranked document has a group of gender", ("unknown.run", *WITH[:3], "none.tsv", "-o", "new.run")),
     ):
         refuses(says, "rerank", *arguments)

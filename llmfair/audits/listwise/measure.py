@@ -706,10 +706,9 @@ def outcome_of(
     sides = None if design.attribute.groups else design.sides
     answers = answer_counts(answered, sides, settings.constrain)
     left_out = {name: counts.omitted.share for name, counts in answers.items()}
-    of_conditions = [column for column in columns if column.condition in conditions]
     findings, rules = Findings(), dict[str, HowRanked]()
     for contrast, rule in design.rules.items():
-        of_it = [column for column in of_conditions if column.contrast == contrast]
+        of_it = [of for of in columns if of.contrast == contrast and of.condition in conditions]
         queries = {name: [design.between(query, contrast) for query in of] for name, of in conditions.items()}
         concluded_of = findings_of(of_it, queries, useful, inference, rule, left_out)
         findings |= {Key(name, contrast=contrast): finding for name, finding in concluded_of.items()}
@@ -720,11 +719,14 @@ def outcome_of(
     contrasted = next((str(m) for m in design.measures if m.name == HEADLINE), None)
     rows = aggregates.summarise(columns, inference)
     # what each query contributes to preference odds, so that prompts and runs can be paired by query
-    for of in columns:
-        parts = aggregates.odds_by_query(of.values) if of.measure.name == HEADLINE else {}
-        for query_id, part in parts.items():
-            row = Measurement(query_id, str(of.measure), part, of.condition, reason="pseudo_value")
-            rows.append(replace(row, contrast=of.contrast))
+    rows += (
+        Measurement(
+            query_id, str(of.measure), part, of.condition, reason="pseudo_value", contrast=of.contrast
+        )
+        for of in columns
+        if of.measure.name == HEADLINE
+        for query_id, part in aggregates.odds_by_query(of.values).items()
+    )
     compared = (
         replace(row, contrast=contrast)
         for contrast in ({"": None} if design.many_contrasts else {"": None, **design.rules})
@@ -737,7 +739,7 @@ def outcome_of(
     planned = dict.fromkeys(names, len(design.queries) * settings.orders * settings.repeats)
     planned |= {name: len(stopped.counted()) for name, stopped in stopping.items()}
     ranked = Counter(probe.condition for probe, _ in chains)
-    counts = {name: ProbeCounts(planned[name], ranked[name]) for name in names}
+    counts = {name: ProbeCounts(of, ranked[name]) for name, of in planned.items()}
     scores = [window.scores for _, of in chains for window in of.windows if window.scores is not None]
     places = design.subject.scores_lists and bool(scores) and all(map(are_places, scores))
     measured = results.ListwiseResults(
@@ -803,24 +805,19 @@ def _judged(design: ListwiseDesign, chains: Chains, names: Sequence[str]) -> dic
         by_query.setdefault((probe.condition, probe.candidates.query.query_id), []).append((probe, ranked))
     reached = {query_id for _, query_id in by_query}
     judged: dict[str, list[Judged]] = {name: [] for name in (*names, INITIAL)}
-    alone = isinstance(design.ranker, Ranker)
     for query in design.queries:
         query_id, candidates = query.query_id, design.dataset.candidates(query)
         for name in names:
             if not (of_query := by_query.get((name, query_id))):
                 continue
             begun = [(probe, ranked.ranking) for probe, ranked in of_query if ranked.ranking is not None]
-            encounters = tuple(e for _, ranked in of_query for e in ranked.encounters)
-            judged[name].append(
-                replace(
-                    design.judged(candidates, [ranking for _, ranking in begun]),
-                    beside=()
-                    if alone
-                    else tuple(Ranking(query_id, probe.candidates.doc_ids) for probe, _ in begun),
-                    runs=tuple(dict.fromkeys((probe.order, probe.repeat) for probe, _ in of_query)),
-                    encounters=None if alone else encounters,
-                )
-            )
+            of_it = design.judged(candidates, [ranking for _, ranking in begun])
+            if not isinstance(design.ranker, Ranker):
+                beside = tuple(Ranking(query_id, probe.candidates.doc_ids) for probe, _ in begun)
+                encounters = tuple(e for _, ranked in of_query for e in ranked.encounters)
+                of_it = replace(of_it, beside=beside, encounters=encounters)
+            runs = tuple(dict.fromkeys((probe.order, probe.repeat) for probe, _ in of_query))
+            judged[name].append(replace(of_it, runs=runs))
         if query_id in reached:  # of an incomplete run the input speaks of the same queries as the conditions
             orders = [Ranking(query_id, order.doc_ids) for order in design.orders[query_id]]
             judged[INITIAL].append(design.judged(candidates, orders))
