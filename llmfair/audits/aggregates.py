@@ -521,10 +521,6 @@ def _got(values: QueryValues) -> Lists:
     return got if any(members.any() for each in got for members in each.groups.values()) else ()
 
 
-def _group_of(values: QueryValues) -> str:
-    return next(value.group for value in values if isinstance(value, OfGroup))
-
-
 @lru_cache(maxsize=32)
 def _of_selection(ratios: bool, values: Lists, level: float) -> Mapping[str, Estimate]:
     """The selection rate of every group, or its impact ratio, by name."""
@@ -555,8 +551,8 @@ def _least_attainable(values: Lists, level: float) -> Mapping[str, Estimate]:
 def _of_group(
     of_all: Callable[[Lists, float], Mapping[str, Estimate]], values: QueryValues, inference: Inference
 ) -> Estimate | None:
-    got = _got(values)
-    return of_all(got, inference.level)[_group_of(values)] if got else None
+    group = next((value.group for value in values if isinstance(value, OfGroup)), "")
+    return of_all(got, inference.level)[group] if (got := _got(values)) else None
 
 
 register("aggregate", "selection-rate")(partial(_of_group, partial(_of_selection, False)))

@@ -233,18 +233,14 @@ class Design(ABC, Generic[T]):
         every = map(self.dataset.candidates, self.queries)
         return {listed.query.query_id: cells(listed, self.attribute) for listed in every}
 
-    @property
-    def group_facts(self) -> dict[str, Any]:
-        """The contrasts of an attribute with several groups, and how many items each has; else nothing."""
-        if not self.attribute.groups:
-            return {}
-        counts = lists.group_counts(self.attribute, self.candidates())
-        return {"contrasts": [*self.attribute.contrasts], **counts._asdict()}
-
     def facts(self) -> typed.DesignFacts:
-        """What results say of the design."""
+        """What results say of the design; of several groups with their contrasts, and how many items each has."""
+        of_groups = dict[str, Any]()
+        if self.attribute.groups:
+            counts = lists.group_counts(self.attribute, self.candidates())
+            of_groups = {"contrasts": [*self.attribute.contrasts], **counts._asdict()}
         return typed.DesignFacts(
-            **self.group_facts,
+            **of_groups,
             preset=self.settings.preset_name(),
             queries=len(self.queries),
             drawn=lists.drawn_of(self.dataset, self.settings),

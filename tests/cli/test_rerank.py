@@ -183,8 +183,8 @@ def test_beside_a_model_it_lists_nothing_that_only_the_model_was_told() -> None:
 
 def test_as_the_first_stage() -> None:
     orders = ("--initial", "bm25", "--orders", "3")
-    refused = refuses("--initial bm25 has no 3 orders.", "listwise", *orders)
-    assert "bm25, deltr: --orders 1" in refused.err
+    refused = refuses("--initial bm25 is one order, but --orders is 3", "listwise", *orders)
+    assert "add --orders 1" in refused.err
     model = ("-m", "fake:random,noise=0,malformed=0")  # changes nothing
     ran("listwise", *model, "--initial", "bm25", "--orders", "1", "--passes", "1", "-o", "staged")
     ran("listwise", "-m", "bm25", "-o", "alone")

@@ -384,11 +384,6 @@ class ListwiseDesign(Design[Ranked]):
             for contrast in self.attribute.contrasts
         }  # fmt: skip
 
-    def file_name(self, probe: Probe) -> str:
-        """The run file a chain's ranking goes to: `neutral.run`, further orders and repeats beside it."""
-        plain = probe.order == probe.repeat == 0
-        return f"{probe.condition}.run" if plain else f"{probe.condition}.o{probe.order}.r{probe.repeat}.run"
-
     def candidates_lines(self) -> Iterator[str]:
         """`candidates.jsonl`: the lists as the dataset gave them, with relevance and side."""
         for query in sorted(self.queries, key=lambda query: query.query_id):

@@ -571,12 +571,6 @@ UTILITY = f"nDCG@{CUTOFF}"
 """What says how well a list is ordered by relevance."""
 
 
-def beyond_initial(ranked: Queries, initial: Queries) -> Usefulness | None:
-    """nDCG@20 less that of the initial orders, paired by query; None where nothing is judged."""
-    before, after = _utility(initial), _utility(ranked)
-    return mean_gain({query_id: after[query_id] - before[query_id] for query_id in after.keys() & before})
-
-
 def gain_on_chance(judged: Judged) -> float | None:
     """nDCG@20 of a query's rankings less what a random order of its list is expected to have.
 
@@ -698,7 +692,10 @@ def outcome_of(
     if of_two:
         observed = ((name, query) for name, queries in judged.items() for query in queries)
         columns += columns_of_contrasts(of_two, [*design.rules], design.between, observed)
-    useful = {name: beyond_initial(judged[name], initial) for name in names}
+    before, useful = _utility(initial), dict[str, Usefulness | None]()
+    for name in names:  # paired by query with the initial orders
+        after = _utility(judged[name])
+        useful[name] = mean_gain({of: after[of] - before[of] for of in after.keys() & before})
     for column in columns:  # by its answers, where a condition's make no ranking
         if column.measure.name == "RelevanceOdds" and not any(q.rankings for q in judged[column.condition]):
             useful[column.condition] = of_answers(column.values.values())
@@ -858,8 +855,9 @@ def _files(design: ListwiseDesign, chains: Chains) -> Iterator[tuple[str, str]]:
     """What rankings can be measured from again, by file name."""
     runs: dict[str, list[Ranking]] = {}
     for probe, ranked in chains:
-        if ranked.ranking is not None:
-            runs.setdefault(design.file_name(probe), []).append(ranked.ranking)
+        if ranked.ranking is not None:  # `neutral.run`, further orders and repeats beside it
+            further = f".o{probe.order}.r{probe.repeat}" * (probe.order > 0 or probe.repeat > 0)
+            runs.setdefault(f"{probe.condition}{further}.run", []).append(ranked.ranking)
     for name, rankings in runs.items():
         yield f"rankings/{name}", "".join(run_lines(rankings, tag="llmfair"))
     scored = [ranked.ranking for _, ranked in chains if ranked.ranking and ranked.ranking.scores is not None]

@@ -215,11 +215,12 @@ class ListwiseSettings(PromptSettings, AuditSettings):
                     f"--batch cannot ask {spec}: each needs the answer of the one before.",
                     "leave it out, or add --design partition or --strategy pointwise, which ask all at once",
                 )
-        fits = {**dict.fromkeys(ONE_ORDER, self.orders == 1), "mirrored": self.orders % 2 == 0}
-        if not fits.get(self.initial, True):
+        single = self.initial in ONE_ORDER
+        if (single and self.orders != 1) or (self.initial == "mirrored" and self.orders % 2):
             raise UsageError(
-                f"--initial {self.initial} has no {self.orders} orders.",
-                f"{', '.join(ONE_ORDER)}: --orders 1; mirrored: --orders 2, 4 …",
+                f"--initial {self.initial} {'is one order' if single else 'pairs the orders'}, but --orders is "
+                f"{self.orders}.",
+                f"add --orders {1 if single else 4}",
             )
 
 
