@@ -47,7 +47,6 @@ class ComparedRun:
     run: RunDir
     manifest: Manifest
     results: Any
-    aside: Collection[str] = ()
 
     def setting(self, name: str) -> Any:
         """A setting that names the run, or else one of how its answers are counted; None where it has neither."""
@@ -56,12 +55,13 @@ class ComparedRun:
     @property
     def keys(self) -> list[Key]:
         """What figures are of, without conditions that only repeat another."""
-        return [key for key in self.results.design.keys if not is_of(key, self.aside)]
+        aside = kind_of(self.results.task).measure.aside
+        return [key for key in self.results.design.keys if not is_of(key, aside)]
 
     @cached_property
-    def values(self) -> dict[tuple[str, str], dict[str, float]]:
+    def values(self) -> dict[tuple[str, Key], dict[str, float]]:
         """The queries' own values by measure and key. Raises UsageError naming a line that cannot be read."""
-        values: dict[tuple[str, str], dict[str, float]] = {}
+        values: dict[tuple[str, Key], dict[str, float]] = {}
         contrasts = self.results.design.contrasts
         for row in query_figures(self.run.path, needed=True):
             if row.value is not None and not row.group:
@@ -174,7 +174,7 @@ def changes_by_query(
     directed = [m for m in paired if m.definition.better and not m.definition.agreement and m.of_all_items]
     headlines = headlines_of(measures := chosen or directed)
     shown = [name for name in base.results.shown if name in other.results.shown]
-    of_groups = {of for of, key in base.values if isinstance(key, Key) and key.contrast}
+    of_groups = {of for of, key in base.values if key.contrast}
     asked = [(of, key) for of in measures for key in (keys if str(of) in of_groups else alike)]
     for measure, key in asked:
         name, on_log_scale = as_shown(str(measure), shown), measure.definition.scale == "log"
@@ -227,7 +227,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
         if results.status != "complete":
             hint = f"{continuing(run) or 'the call that began it'}    completes it"
             raise UsageError(f"{path} is incomplete.", hint)
-        opened.append(ComparedRun("", run, manifest, results, kind_of(results.task).measure.aside))
+        opened.append(ComparedRun("", run, manifest, results))
         asked = " ".join(filter(None, (results.short_name, getattr(results.design, "strategy", None))))
         names.append((results.short_name, results.named_model, asked, path.resolve().name, str(path)))
     apart = next(each for each in zip(*names, strict=True) if len({*each}) == len(runs))

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from llmfair.errors import LlmfairError, RequirementFailed, UsageError, did_you_mean
 from llmfair.io.files import write_whole, writing
+from llmfair.io.text import parts
 from llmfair.metrics.base import CONTROLLED, Observation, plain_name
 from llmfair.metrics.names import in_words, parse_figure, parse_measure
 from llmfair.nouns import Conclusion, Key, is_of
@@ -154,7 +155,7 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
         absent = dict.fromkeys(replace(absent_row(measure, key), **gate.columns) for key in keys)
         order = [*plain, *results.keys, *keys]
         for row in sorted(rows, key=lambda row: order.index(row.key(contrasts))) or absent:
-            reason = idle or _broken(gate, row, results, interval)
+            reason = idle or _broken(gate, row, row.key(contrasts), results, interval)
             columns = row.measure, row.condition, row.stratum, row.group
             entries.append(
                 Requirement(gate.text, *columns, row.value, not reason, reason, contrast=row.contrast)
@@ -164,14 +165,14 @@ def check_gates(gates: Iterable[Gate], results: GatedFigures, interval: bool) ->
 
 def statuses_of(text: str | None, statuses: Collection[str]) -> tuple[str, ...]:
     """The statuses of `--fail-on`, each once. Raises UsageError for one that is not among these."""
-    wanted = [word.strip().strip("'\"") for word in text.split(",")] if text else []
+    wanted = [word.strip("'\"") for word in parts(text or "")]
     for word in wanted:
         if word not in statuses:
             raise UsageError(
                 f"--fail-on: there is no verdict '{word}' that fails a run.{did_you_mean(word, statuses)}",
                 f"those that do: {', '.join(statuses)}",
             )
-    return tuple(dict.fromkeys(wanted))
+    return tuple(wanted)
 
 
 def refused(verdict: RunVerdict | None, fail_on: Collection[str]) -> str | None:
@@ -207,9 +208,8 @@ def always_held(gate: Gate, reaches: Mapping[str, Reach], where: str) -> str | N
     return f"no ranker could fail {gate.text} {where}"
 
 
-def _broken(gate: Gate, row: Row, results: GatedFigures, interval: bool) -> str | None:
+def _broken(gate: Gate, row: Row, key: Key, results: GatedFigures, interval: bool) -> str | None:
     """What is wrong with a figure, in a sentence; None when it holds."""
-    key = row.key({key.contrast for key in results.keys})
     condition = results.titles.get(key, f"{key}{results.asked}")
     what = " ".join(filter(None, (row.measure, row.group, f"({condition})")))
     because = f": {in_words(row.reason, row.measure)}" if row.reason else ""

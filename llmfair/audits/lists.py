@@ -18,7 +18,7 @@ from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import RunConflict, UsageError, did_you_mean
 from llmfair.io import files
 from llmfair.io.files import typed
-from llmfair.io.text import count
+from llmfair.io.text import count, parts
 from llmfair.io.trec import DECLARATION
 from llmfair.metrics.base import Groups, Sides
 from llmfair.nouns import Attribute, Candidates, Document, Query, Side
@@ -214,8 +214,7 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
                 text = files.text(text[1:], files.MOST_RECORDED).removeprefix("\ufeff").replace("\n", ",")
             except (OSError, ValueError) as error:
                 raise UsageError(f"--queries {text}: cannot be read: {error}", "one id a line") from None
-        wanted = {query_id.strip() for query_id in text.split(",") if query_id.strip()}
-        ids = {query.query_id for query in queries}
+        wanted, ids = {*parts(text)}, {query.query_id for query in queries}
         if unknown := min(wanted - ids, default=""):
             near = did_you_mean(unknown, ids)
             raise UsageError(f"no query '{unknown}' in dataset '{dataset.name}'.{near}", lists)
@@ -247,14 +246,24 @@ def training_lists(dataset: Any, query_text: str = "title", engine: Engine | Non
     return pools
 
 
+def groups_among(
+    attributes: Iterable[Attribute],
+    attribute: Attribute,
+    documents: Mapping[str, Document],
+    relevant: Mapping[str, Mapping[str, int]],
+) -> Groups:
+    """Who is in which group of these documents, by an attribute as it is compared and by all others."""
+    by_name = {each.name: each for each in attributes}
+    if attribute.compared != "binary":
+        by_name[attribute.name] = attribute
+    name = nouns.CROSSED.join(attribute.crossed) or attribute.name  # targets are spread over all parts
+    return Groups(name, by_name, documents, relevant)
+
+
 def groups_of(dataset: Dataset, attribute: Attribute) -> Groups:
     """Who is in which group, of the documents and of those that stand for relevant ones outside drawn lists."""
-    attributes = {each.name: each for each in dataset.attributes}
-    if attribute.compared != "binary":
-        attributes[attribute.name] = attribute
     documents = {**dataset.documents, **dataset.stand_ins} if dataset.stand_ins else dataset.documents
-    name = nouns.CROSSED.join(attribute.crossed) or attribute.name  # targets are spread over all parts
-    return Groups(name, attributes, documents, dataset.relevant_counts)
+    return groups_among(dataset.attributes, attribute, documents, dataset.relevant_counts)
 
 
 def name_parts(dataset: Dataset, attribute: Attribute) -> tuple[str, ...]:

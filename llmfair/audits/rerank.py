@@ -13,16 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from llmfair.audits.lists import training_lists
-from llmfair.audits.scoring import check_queries, judged_by, options_of, own_scores, read_file, scored
+from llmfair.audits.lists import groups_among, training_lists
+from llmfair.audits.scoring import check_queries, judgements_of, options_of, own_scores, read_file, scored
 from llmfair.audits.subject import make_ranker
-from llmfair.datasets.base import load_dataset
+from llmfair.datasets.base import attribute_of, load_dataset
 from llmfair.datasets.files import searched
 from llmfair.datasets.judgements import Judgements, scores_form
 from llmfair.errors import UsageError
 from llmfair.io.files import SCHEMA, whole, writing
 from llmfair.io.trec import RunFile, run_lines
-from llmfair.metrics.base import Groups
 from llmfair.nouns import Attribute, Candidates, Document, Query, Ranking
 from llmfair.rankers.base import Ranker, remarks
 from llmfair.results import Count, JsonDocument, JsonObject
@@ -102,7 +101,8 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         # with the scores of its own ranker, where a run folder has them
         files.append(scored(file, own_scores(path.parent.parent)) if path.parent.name == "rankings" else file)
     ranked = {doc_id for file in files for ranking in file.rankings.values() for doc_id in ranking.doc_ids}
-    judgements, attribute = judged_by(settings, ranked)
+    judgements = judgements_of(settings, ranked)
+    attribute = attribute_of(judgements, settings.attribute, settings.mixed)
     ranker = ranker_of(spec, settings, judgements, attribute)
     texts, new_runs = dict[Path, str](), list[RunReranked]()
     for path, file, output in zip(runs, files, outputs, strict=True):
@@ -147,7 +147,7 @@ def ranker_of(spec: str, settings: RerankSettings, judgements: Judgements, attri
         return training_lists(data, settings.query_text)
 
     documents = judgements.documents
-    groups = Groups(attribute.name, {each.name: each for each in judgements.attributes}, documents)
+    groups = groups_among(judgements.attributes, attribute, documents, {})
     ranker = make_ranker(spec, documents.values(), attribute, groups=groups, lists=lists)
     if ranker.reads_texts and settings.dataset is None:
         raise UsageError(

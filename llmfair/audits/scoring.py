@@ -26,7 +26,6 @@ from llmfair.audits.design import observed, of_measures, versions
 from llmfair.audits.documents import ChangeRow
 from llmfair.audits.kind import kind_in, kind_of, kinds, results_of
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
-from llmfair.datasets.base import attribute_of
 from llmfair.datasets.files import DataOptions
 from llmfair.datasets.judgements import HINT, Judgements, of_dataset, of_files, read_any_run
 from llmfair.errors import UsageError
@@ -116,12 +115,6 @@ class ScoreResults(typed.JsonDocument, frozen=True, kw_only=True):
 SCORES = "scores.tsv"
 Scores = Mapping[tuple[str, tuple[str, ...]], tuple[float, ...]]
 """A ranker's own scores, by query_id and the documents best first."""
-
-
-def judged_by(settings: JudgementSettings, ranked: Collection[str] = ()) -> tuple[Judgements, Attribute]:
-    """The judgements and the attribute that the settings name, of two sides. Raises UsageError as `judgements_of`."""
-    judgements = judgements_of(settings, ranked)
-    return judgements, attribute_of(judgements, settings.attribute, settings.mixed)
 
 
 def judgements_of(settings: JudgementSettings, ranked: Collection[str] = ()) -> Judgements:

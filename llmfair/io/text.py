@@ -172,6 +172,11 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def parts(text: str) -> list[str]:
+    """What stands between commas, each once; of nothing between two commas nothing."""
+    return [*dict.fromkeys(filter(None, map(str.strip, text.split(","))))]
+
+
 def count(n: int, noun: str, many: str = "") -> str:
     return f"{n:,} {plural(n, noun, many)}"
 

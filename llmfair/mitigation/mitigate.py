@@ -247,7 +247,8 @@ def measure(
 
 
 def answers_of(run: ComparedRun, condition: str) -> Answers:
-    return run.figure(ANSWERS, Key(condition)), run.values.get((ANSWERS, condition), {})
+    key = Key(condition)
+    return run.figure(ANSWERS, key), run.values.get((ANSWERS, key), {})
 
 
 def changes_of(

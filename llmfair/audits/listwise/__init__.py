@@ -14,6 +14,7 @@ from llmfair.audits.listwise.settings import (
     WindowsSettings,
 )
 from llmfair.errors import UsageError
+from llmfair.io.text import parts
 from llmfair.registry import later, register
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class WindowsStudy(Study):
                 "leave --strategy and --design out; a ranker: llmfair listwise",
             )
         audits = {}
-        for part in map(str.strip, settings.settings.split(",")):
+        for part in parts(settings.settings):
             match = SETTING.fullmatch(part)
             if match is None:
                 raise UsageError(f"'{part}' in --settings is not a window and a step.", FORM)

@@ -28,6 +28,7 @@ from llmfair.backends.base import Backend, NoBackend
 from llmfair.backends.python import SCORES
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import encode, plain
+from llmfair.io.text import parts
 from llmfair.metrics.base import CONTROLLED, Judged, Sides, measure_all
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import Candidates, Chat, Completion, Failure, Finish, Probe, Query, Ranking, Steps, drive
@@ -254,9 +255,9 @@ class ListwiseDesign(Design[Ranked]):
         """What results say of the design."""
         settings, lists = self.settings, self.dataset.describe()
         prompted = not isinstance(self.ranker, Ranker)
-        sizes = [items.n for items in self.lists]
+        sizes = {items.n for items in self.lists}
         unranked = set[int]()  # positions that the window plan leaves out in some list
-        for n in {len(orders[0].documents) for orders in self.orders.values()}:
+        for n in sizes:
             if (windows := self.ranker.one_pass(n)) is not None:
                 unranked.update(never_ranked(windows, n, 0, settings.depth))
         shared = structs.asdict(super().facts()) | {"factors": None} | self.ordered_by()
@@ -476,7 +477,7 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
     queries = selected_queries(dataset, settings)
     conditions = [*attribute.named]
     if settings.conditions is not None:
-        conditions = [*dict.fromkeys(part for p in settings.conditions.split(",") if (part := p.strip()))]
+        conditions = parts(settings.conditions)
         wrong = next((name for name in conditions or [""] if name not in attribute.named), None)
         if wrong is not None:
             raise UsageError(

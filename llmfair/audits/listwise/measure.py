@@ -536,7 +536,7 @@ def _shuffled(judged: ByCondition, rule: HowRanked) -> dict[str, PermutationResu
     once. It needs random initial orders, and lists that have items of both sides."""
     if rule.initial != "random":
         return dict.fromkeys(judged, PermutationResult(reason="order_not_random"))
-    alike: dict[tuple[tuple[Hashable, ...], ...], dict[str, list[LabelledItems]]] = {}
+    alike: dict[Hashable, dict[str, dict[str, LabelledItems]]] = {}
     for condition, queries in judged.items():
         labelled = dict[str, LabelledItems]()
         for query in queries:
@@ -547,15 +547,15 @@ def _shuffled(judged: ByCondition, rule: HowRanked) -> dict[str, PermutationResu
                 items = exposures(query)[sided], protected[sided], query.grades[sided]
                 labelled[query.query_id] = LabelledItems(*items, doc_ids)
         lists = tuple((query_id, *items.labels()) for query_id, items in labelled.items())
-        alike.setdefault(lists, {})[condition] = [*labelled.values()]
+        alike.setdefault(lists, {})[condition] = labelled
     shuffled: dict[str, PermutationResult] = {}
-    for lists, conditions in alike.items():
-        names = [str(query_id) for query_id, *_ in lists]
+    for conditions in alike.values():
+        names = next(iter(conditions.values()))
         if len(names) < FEWEST_TESTED:
             shuffled |= dict.fromkeys(conditions, PermutationResult(reason="too_few_queries"))
             continue
         rngs = [np.random.default_rng([rule.seed, zlib.crc32(name.encode()), SHUFFLES]) for name in names]
-        tested = permutations([*conditions.values()], rngs, rule.permutations)
+        tested = permutations([[*of.values()] for of in conditions.values()], rngs, rule.permutations)
         for condition, result in zip(conditions, tested, strict=True):
             shuffled[condition] = PermutationResult(**asdict(result))
     return shuffled
@@ -762,8 +762,8 @@ def in_groups(judged: Judged, attribute: Attribute, sides_of: Mapping[str, Sides
     missing = (judged.groups.documents[of] for of in judged.missing if of in judged.groups.documents)
     items = (*judged.candidates.documents, *missing)
     members = {document.doc_id: attribute.group(document) for document in items}
-    whole = replace(judged, members=members, names=attribute.groups)
-    return whole.between(attribute, next(iter(sides_of)), sides_of)
+    grouped = replace(judged, members=members, names=attribute.groups)
+    return grouped.between(attribute, next(iter(sides_of)), sides_of)
 
 
 def by_contrast(measures: Sequence[Measure], attribute: Attribute) -> tuple[list[Measure], list[Measure]]:

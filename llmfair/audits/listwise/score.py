@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -16,7 +17,7 @@ from llmfair.audits.aggregates import Inference, aggregate, summarise, undefined
 from llmfair.audits.design import RELEVANT, read_relevant
 from llmfair.audits.gates import parse_gate
 from llmfair.audits.kind import results_of
-from llmfair.audits.lists import asked_of_lists, of_groups
+from llmfair.audits.lists import asked_of_lists, groups_among, of_groups
 from llmfair.audits.listwise.measure import (
     EXCESS,
     HEADLINE,
@@ -44,7 +45,6 @@ from llmfair.metrics.base import Column, Groups, Judged, Measure, Quotient, Side
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.preference import shared_strata
 from llmfair.nouns import (
-    CROSSED,
     Attribute,
     Candidates,
     Conclusion,
@@ -55,6 +55,7 @@ from llmfair.nouns import (
     Query,
     Ranking,
     Side,
+    condition_of,
 )
 from llmfair.probes import REPEAT
 from llmfair.results import MEASURED, Band, Family, Reach, Words
@@ -90,12 +91,8 @@ class Against:
 
     @cached_property
     def groups(self) -> Groups:
-        attributes = {attribute.name: attribute for attribute in self.judgements.attributes}
-        if self.attribute.groups:
-            attributes[self.attribute.name] = self.attribute
         documents = {**self.judgements.documents, **self.stand_ins}
-        name = CROSSED.join(self.attribute.crossed) or self.attribute.name
-        return Groups(name, attributes, documents, self.relevant)
+        return groups_among(self.judgements.attributes, self.attribute, documents, self.relevant)
 
     def judged(self, query_id: str, rankings: Sequence[Ranking]) -> Judged:
         """One query with the rankings of it; of several contrasts, in the first. Without a candidate list, what was
@@ -266,10 +263,8 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
             continue
         for contrast in contrasts:
             key, of_contrast = Key(name, contrast=contrast), [c for c in of_it if c.contrast == contrast]
-            exposures = [
-                value for c in of_contrast if c.measure == EXCESS_RATIO for value in c.values.values()
-            ]
-            by = [value.by for value in exposures if isinstance(value, Quotient)]
+            exposures = (c.values.values() for c in of_contrast if c.measure == EXCESS_RATIO)
+            by = [value.by for value in chain(*exposures) if isinstance(value, Quotient)]
             alone = aggregate("ratio-of-means", by, replace(inference, ci="linear-t"))
             relevance[key] = None if alone is None else alone.value
             if of_answers:  # of which the audit has concluded
@@ -285,8 +280,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
             found = findings_of(of_contrast, {}, useful, inference, rules[key], left_out)
             findings |= {Key(of, contrast=contrast): finding for of, finding in found.items()}
     if audit is not None and of_answers:
-        repeated = {key for key in audit.design.keys if key.condition == REPEAT}
-        findings = {name: each for name, each in audit.findings.items() if name not in repeated}
+        findings = {key: of for key, of in audit.findings.items() if condition_of(key) != REPEAT}
         rows, family = [*rows, *of_answers], audit.family
     else:
         findings = final_findings(findings, (), rules, answers, None if audit is None else audit.max_invalid)
@@ -363,16 +357,19 @@ def _figures(
             f"{unheld[0]} needs initial orders or answers of a model, which a run does not hold.",
             f"llmfair listwise measures it; of rankings there are ExpRatio and {OF_RANKINGS}",
         )
-    tied = [count for file in files for count in file.tied.values()]
+
+    def counted_by(numbers: Sequence[int]) -> scoring.DocumentCounts:
+        return scoring.DocumentCounts(documents=sum(numbers), queries=sum(map(bool, numbers)))
+
     facts = scoring.ScoreFacts(
         queries=len(ranked),
         documents=sum(len(ranking.doc_ids) for file in files for ranking in file.rankings.values()),
-        tied=scoring.DocumentCounts(documents=sum(tied), queries=len(tied)),
+        tied=counted_by([count for file in files for count in file.tied.values()]),
         upside_down=any(file.upside_down for file in files),
-        unlisted=scoring.DocumentCounts(documents=sum(unlisted), queries=sum(map(bool, unlisted))),
+        unlisted=counted_by(unlisted),
         unjudged=_named(ranked - judgements),
         not_ranked=_named(judgements - ranked),
-        missing=scoring.DocumentCounts(documents=sum(missing), queries=sum(map(bool, missing))),
+        missing=counted_by(missing),
     )
     return columns, gains, items, median([n for n in lengths if n] or [0]), facts
 

@@ -176,8 +176,11 @@ def listwise_table(results: ListwiseResults) -> Table:
             parts.append(conclusion(finding, None, results.band, words))
         conclusions[key] = "; ".join(parts)
     # of the input there is nothing to control for: its own figure stands in the column
-    plain = [((measure, ""), rows.get((plain_name(measure), INITIAL))) for measure in results.shown]
-    figures = [(place, Key(INITIAL), row) for place, row in plain if row is not None]
+    figures = [
+        ((measure, ""), Key(INITIAL), row)
+        for measure in results.shown
+        if (row := rows.get((plain_name(measure), INITIAL)))
+    ]
     every = [row for row in results.of_all() if row.condition in (*conditions, INITIAL)]
     figures += [((row.measure, row.group), row.key(design.contrasts), row) for row in every]
     measures, shown, below = results.shown, [*map(Key, conditions)], None
@@ -250,8 +253,7 @@ def _table_of_groups(results: ListwiseResults, every: Sequence[Row], measures: S
     notes = list[str]()
     for says, value, chance in least:
         if value is not None and chance is not None and chance.value is not None:
-            p = worst.p if worst is not None and chance.p is None else chance.p
-            test = "" if p is None else f", p {p_text(p)}"
+            test = "" if chance.p is None else f", p {p_text(chance.p)}"
             notes.append(f"least {says} ({first}): {value:.2f} ({chance.value:.2f} by chance{test})")
     if any(row.measure == "GroupOdds" for row in rows):
         notes.append("odds of a group: against the mean of all groups")
@@ -295,8 +297,9 @@ def _notes(results: ListwiseResults, cells: Cells) -> Notes:
     for condition, stopped in results.stopping.items():
         yield settled_text(condition, stopped, results.band, "window")
     yield from phrases.passed_over("the labels" if design.strategy else "well-formed orders", answers)
-    rows = {name: cells.get(("RelevanceRatio", name)) for name in design.conditions}
-    yield from relevance_note({name: row.value for name, row in rows.items() if row})
+    yield from relevance_note(
+        {of: row.value for of in design.conditions if (row := cells.get(("RelevanceRatio", of)))}
+    )
     classes = sum((Counter(counts.classes) for counts in answers), Counter[str]())
     if bad := {name: n for name, n in sorted(classes.items()) if name != "ok"}:
         unparseable, answered = sum(each.unparseable for each in answers), classes.total()
@@ -310,13 +313,14 @@ def _notes(results: ListwiseResults, cells: Cells) -> Notes:
     yield from plans.queries_lines({"left_out": design.left_out})
     yield from _figure_notes(results, cells)
     for stratum in Stratum:
-        names = {
-            name: of_stratum(of.measure, stratum) for name, of in findings.items() if stratum in of.strata
+        figures = {
+            name: cells.get((of_stratum(of.measure, stratum), name))
+            for name, of in findings.items()
+            if stratum in of.strata
         }
-        figures = {name: cells.get((measure, name)) for name, measure in names.items()}
-        if any(row and row.value is not None for row in figures.values()):
-            texts = [f"{name} {phrases.interval_text(row, results.band)}" for name, row in figures.items()]
-            yield f"{parse_measure(next(iter(names.values()))).label}: {', '.join(texts)}"
+        texts = [f"{name} {phrases.interval_text(row, results.band)}" for name, row in figures.items()]
+        if measured := [row.measure for row in figures.values() if row and row.value is not None]:
+            yield f"{parse_measure(measured[0]).label}: {', '.join(texts)}"
     yield from phrases.found_with(
         "odds of {:g} as other than 1", results.findings.values(), "queries", "listwise"
     )
