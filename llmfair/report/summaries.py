@@ -29,8 +29,9 @@ from llmfair.io.trec import UNKNOWN, read_groups
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import BETWEEN, CROSSED, Conclusion
 from llmfair.report.figures import value_of
+from llmfair.report.groups import Fact
 from llmfair.report.html import rendered
-from llmfair.report.page import SIMULATED, Source, read_source, unfinished
+from llmfair.report.page import SIMULATED, Source, read_source
 from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
 from llmfair.report.table import Column, Table, markdown
 from llmfair.results import Figure
@@ -115,9 +116,7 @@ def summary_of(
 
     `attributes`: those of a summary, with commas between; `at`: how many of each list are selected. Raises UsageError.
     """
-    if source.results is None:
-        raise UsageError(f"{unfinished(source)}.", "the command that began the run completes it")
-    if not source.is_audit or source.manifest is None:
+    if not source.finished().is_audit or source.manifest is None:
         raise UsageError(
             f"{source.name} has no results of an audit.", "name the run folder of one: llmfair runs list"
         )
@@ -151,7 +150,7 @@ def told(about: Mapping[str, str], key: str) -> str:
     return about.get(key) or f"MISSING: {key} in [audit] of llmfair.toml"
 
 
-def facts_of(source: Source, about: Mapping[str, str], more: Sequence[tuple[str, str]]) -> Table:
+def facts_of(source: Source, about: Mapping[str, str], more: Sequence[Fact]) -> Table:
     """What was audited, when, by which files; `more` is what a summary tells besides."""
     results, manifest = source.results, source.manifest
     assert manifest is not None
@@ -243,7 +242,7 @@ def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
             raise UsageError(
                 f"no list has more than {k}, so everybody would be selected.", "--at N selects fewer"
             )
-        first = {(query_id, doc_id) for query_id, of in rankings.items() for doc_id in of[1][:k]}
+        first = {(query_id, doc_id) for query_id, (_, doc_ids) in rankings.items() for doc_id in doc_ids[:k]}
         chosen = [place in first for place in places]
         rate, says = f"selection rate at {k}", f"share of a category among the first {k} of a list"
     queries, people = zip(*places, strict=True)
@@ -442,7 +441,7 @@ def figure_of(value: float | None, low: float | None, high: float | None, n: int
 def profile(source: Source, about: Mapping[str, str]) -> Summary:
     """One scenario a finding: a condition, and of several groups two that are compared. Raises UsageError."""
     results = source.results
-    if not results.words.protected and not results.design.contrasts:
+    if not results.compares_groups:
         raise UsageError(
             f"{source.name} compares no groups, so none is at risk.", "name an audit of lists or pairs"
         )
