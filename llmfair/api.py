@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -163,19 +162,16 @@ class Result:
             raise UsageError(f"{key!r} names no figure.", hint)
         measure, condition, group = (*key, "")[:3]
         measure = gates.as_shown(measure, getattr(self.found, "shown", ()))
-        rows = self.rows
         contrasts = getattr(getattr(self.found, "design", None), "contrasts", ())
-        wanted: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
-            ("measure", measure, attrgetter("measure")),
-            ("condition", condition, lambda row: row.key(contrasts)),
-            ("group", group, attrgetter("group")),
-        )
-        for what, name, of in wanted:
-            names = dict.fromkeys(map(of, rows))
-            if name not in names:
+        wanted = {"measure": measure, "condition": condition, "group": group}
+        rows = self.rows
+        for what, name in wanted.items():
+            of_rows = [row.key(contrasts) if what == "condition" else getattr(row, what) for row in rows]
+            if name not in of_rows:
+                names = dict.fromkeys(of_rows)
                 hint = f"{what}s: {', '.join(map(repr, names))}.{did_you_mean(name, names)}"
                 raise UsageError(f"no {measure} of {' '.join(filter(None, (condition, group)))}.", hint)
-            rows = [row for row in rows if of(row) == name]
+            rows = [row for row, of in zip(rows, of_rows, strict=True) if of == name]
         if len(rows) > 1:
             hint = "result.to_frame() tells them apart"
             raise UsageError(f"{len(rows)} runs have {measure} of {condition}.", hint)
@@ -224,7 +220,7 @@ class Result:
         words = kind_of(name).words
         if command == "plan":
             return words.plan_table(self.found) or Table(words.plan_text(self.found).strip())
-        if command == "calibrate":
+        if command:
             return words.calibration_table(self.found)
         return headed(words.table(self.found), self.found.verdict)
 

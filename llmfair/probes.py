@@ -105,13 +105,12 @@ def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
     """In every relevance grade the i-th protected and the i-th unprotected item change places."""
     slots: dict[int, dict[Side, list[int]]] = {}
     for slot, document in enumerate(candidates.documents):
-        side = attribute.side(document)
-        if side is not None:
+        if side := attribute.side(document):
             grade = candidates.relevance.get(document.doc_id, 0)
-            slots.setdefault(grade, {Side.PROTECTED: [], Side.UNPROTECTED: []})[side].append(slot)
+            slots.setdefault(grade, {of: [] for of in Side})[side].append(slot)
     mirrored: list[Document] = list(candidates.documents)
     for grade, by_side in slots.items():
-        protected, unprotected = by_side[Side.PROTECTED], by_side[Side.UNPROTECTED]
+        protected, unprotected = by_side.values()
         if len(protected) != len(unprotected):
             raise UsageError(
                 f"--initial mirrored needs equal numbers of both groups, but query "
@@ -119,8 +118,8 @@ def _mirror(candidates: Candidates, attribute: Attribute) -> Candidates:
                 f"unprotected items of relevance {grade}.",
                 "use --initial random",
             )
-        for left, other in zip(protected, unprotected, strict=True):
-            mirrored[left], mirrored[other] = mirrored[other], mirrored[left]
+        for slot, other in zip(protected + unprotected, unprotected + protected, strict=True):
+            mirrored[slot] = candidates.documents[other]
     return replace(candidates, documents=tuple(mirrored))
 
 
@@ -242,7 +241,7 @@ def pair_pools(
     candidates: Candidates, attribute: Attribute, stratum: str, seed: int, contrast: str = ""
 ) -> tuple[list[str], list[str]]:
     """The ids of protected and unprotected items that are relevant, that are not, or all, each in random order."""
-    pools: dict[Side, list[str]] = {Side.PROTECTED: [], Side.UNPROTECTED: []}
+    pools: dict[Side, list[str]] = {side: [] for side in Side}
     for document in candidates.documents:
         side = attribute.side(document)
         relevant = candidates.relevance.get(document.doc_id, 0) >= 1

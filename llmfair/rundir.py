@@ -341,9 +341,8 @@ class RunDir:
             status, model, started = manifest.status, manifest.named_model, manifest.invocations[0].started
             if status == "running" and not self.is_locked():
                 status = "interrupted"
-        return {
-            "run": self.path.name, "status": status, "model": model, "answers": self.answers(), "started": started
-        }  # fmt: skip
+        facts = {"run": self.path.name, "status": status, "model": model}
+        return facts | {"answers": self.answers(), "started": started}
 
     def is_locked(self) -> bool:
         return files.is_held(self.path / LOCK)

@@ -112,7 +112,7 @@ def test_settings_are_documented_with_their_defaults(name: str) -> None:
     call = getattr(llmfair, name)
     shown = inspect.signature(call).parameters
     for item in fields(FUNCTIONS[name]):
-        if item.name in COMMAND_LINE | FUNCTIONS[name].absent():
+        if item.name in COMMAND_LINE | FUNCTIONS[name].absent:
             assert item.name not in shown
         elif item.name not in ("model", "dataset"):
             assert shown[item.name].default == default_of(item), item.name

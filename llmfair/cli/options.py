@@ -115,8 +115,8 @@ class WithFlags:
         if settings is not None:
             hints |= {"preset": str | None, **hints_of(settings)}
             in_panels = sorted(settings.given(), key=lambda item: PANELS.index(item.metadata["panel"]))
-            flags = {item.name: _flag_of(item, item.name in settings.idle()) for item in in_panels}
-            if settings.presets():
+            flags = {item.name: _flag_of(item, item.name in settings.idle) for item in in_panels}
+            if settings.presets:
                 flags["preset"] = flag(None, settings.preset_meaning, panel="Prompt")
         beside = (*self.parameters, *map(COMMON.__getitem__, self.shared))
         for name, (default, names, called, more) in (flags | {of.name: of.default for of in beside}).items():

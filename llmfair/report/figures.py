@@ -22,12 +22,8 @@ def utility_of(measures: Sequence[str], declared: Declared) -> str | None:
 
 def ratio_of(measures: Sequence[str], declared: Declared, of_queries: bool = False) -> str | None:
     """The first measure with parity on a logarithmic axis; with `of_queries`, one that single queries have too."""
-    of_parity = (
-        name
-        for name in measures
-        if name in declared
-        and (declared[name].definition.better, declared[name].definition.scale) == ("parity", "log")
-    )
+    definitions = ((name, declared[name].definition) for name in measures if name in declared)
+    of_parity = (name for name, of in definitions if (of.better, of.scale) == ("parity", "log"))
     return next((name for name in of_parity if not (of_queries and declared[name].of_all)), None)
 
 
@@ -35,11 +31,9 @@ def value_of(row: Figure | None) -> Value | None:
     """A row's figure, of a bound the limit; None where it is undefined or, on a logarithmic axis, has no place."""
     if row is None:
         return None
-    value = (
-        row.value
-        if (row.low is None) == (row.high is None)
-        else next(filter(None, (row.low, row.high)), None)
-    )
+    value = row.value
+    if (row.low is None) != (row.high is None):
+        value = row.low or row.high or None
     return None if value is None else Value(value, row.low, row.high)
 
 

@@ -29,7 +29,7 @@ from llmfair.io.trec import UNKNOWN, read_groups
 from llmfair.metrics.base import plain_name
 from llmfair.nouns import BETWEEN, CROSSED, Conclusion
 from llmfair.report.figures import value_of
-from llmfair.report.groups import Fact
+from llmfair.report.groups import Fact, named
 from llmfair.report.html import rendered
 from llmfair.report.page import SIMULATED, Source, read_source
 from llmfair.report.phrases import FEWEST_QUERIES, cell, conclusion_text, percent
@@ -40,6 +40,8 @@ from llmfair.stats.intervals import Estimate
 from llmfair.stats.selection import FOUR_FIFTHS, Entries, by_chance, impact_ratios
 
 FIRST = 20
+SELECTING = ("ImpactRatio", "SelectionRate", "P")
+"""Measures that say how many of each list are looked at, the first before others; else it is so many."""
 LEAST = 50
 """A category with less than one in so many, 2 %, may be left out of impact ratios: 6 RCNY 5-301 (d)."""
 MOST_ATTRIBUTES = 3
@@ -169,7 +171,7 @@ def facts_of(source: Source, about: Mapping[str, str], more: Sequence[Fact]) -> 
     folder = source.run.path
     files = (*CHECKED, *(f"rankings/{condition}.run" for condition in results.design.conditions))
     known += [(f"{name}, SHA-256", sha256(folder / name)) for name in files if (folder / name).is_file()]
-    known.append(("checked by", f"llmfair runs check {source.name}"))
+    known += [("checked by", f"llmfair runs check {source.name}")]
     notes = [*results.warnings, *[SIMULATED] * manifest.simulated]
     if manifest.status != "complete":
         notes.append("The run is incomplete: figures are of the lists that were ranked.")
@@ -237,7 +239,9 @@ def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
         chosen = [scores[place] > middle for place in places]
         rate, says = "scoring rate", f"share of a category with a score above {middle:.4g}, the median of all"
     else:
-        k = at or cutoff(measures)
+        # those of selection, else precision
+        cutoffs = (re.match(rf"{of}@(\d+)", name) for of in SELECTING for name in measures)
+        k = at or next((int(cutoff[1]) for cutoff in cutoffs if cutoff), FIRST)
         if all(len(lists[query_id].doc_ids) <= k for query_id in rankings):
             raise UsageError(
                 f"no list has more than {k}, so everybody would be selected.", "--at N selects fewer"
@@ -247,15 +251,6 @@ def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
         rate, says = f"selection rate at {k}", f"share of a category among the first {k} of a list"
     queries, people = zip(*places, strict=True)
     return Sample(condition, queries, people, chosen, rate, says)
-
-
-def cutoff(measures: Sequence[str]) -> int:
-    """How many of each list the run's measures look at: those of selection, else precision, else 20."""
-    for name in ("ImpactRatio", "SelectionRate", "P"):
-        for measure in measures:
-            if found := re.match(rf"{name}@(\d+)", measure):
-                return int(found[1])
-    return FIRST
 
 
 def combined(wanted: str | None, known: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -456,7 +451,7 @@ def profile(source: Source, about: Mapping[str, str]) -> Summary:
         pair = key.contrast.split(BETWEEN) if key.contrast else sides
         if finding.conclusion == Conclusion.OUTSIDE and (value := value_of(figure)) is not None:
             pair = pair[:1] if value.value < 1 else pair[1:]
-        found = f"{results.labels.get(measure, plain_name(measure))} {cell(figure, results.band)}"
+        found = f"{named(measure, results)} {cell(figure, results.band)}"
         rows.append({
             "scenario": f"{results.dataset}, {words.condition} {words.titles.get(key, key)}",
             "group at risk": " or ".join(pair),

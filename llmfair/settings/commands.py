@@ -230,7 +230,7 @@ MOST_SPREAD = 3.0
 LEAST_POWER = 0.05
 """The chance of a false positive."""
 MOST_INJECTED = 6.0  # e^6 is as good as always
-OF_RUNS = frozenset({"dry_run", "fresh", "junit", "label", "open", "report"})
+OF_RUNS = {"dry_run", "fresh", "junit", "label", "open", "report"}
 """What only a run that asks something reads."""
 
 
@@ -294,11 +294,9 @@ class ListSettings(CommandSettings):
     input: Literal["title", "text"] = DATA("title", "What the model sees of an item.")
     words: int = DATA(300, "Words kept of a longer item.", least=1, most=1_000_000, advanced=True)
 
-    @classmethod
-    def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
-        # Wang et al. 2024 do not say how many of a list's 200 pages are relevant. Its Table 1 reads P@20 of about 0.125
-        # where its windows change next to nothing, which is the share that 24 or 25 of 200 have; 100 would read 0.5.
-        return {"few-relevant": {"candidates": 200, "relevant": 24}}
+    # Wang et al. 2024 do not say how many of a list's 200 pages are relevant. Its Table 1 reads P@20 of about 0.125
+    # where its windows change next to nothing, which is the share that 24 or 25 of 200 have; 100 would read 0.5.
+    preset_options = {"few-relevant": {"candidates": 200, "relevant": 24}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,10 +339,6 @@ class AuditSettings(Asking, ListSettings, MeasureSettings):
     def called(self, model: str, among: Self) -> str:
         """What a run of a model is called among those of settings that name several."""
         return model if len(among.attribute) < 2 else f"{model} by {self.attribute[0]}"
-
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        return super().idle() | {"permutations"}  # a kind that shuffles takes it out
 
     def ways(self) -> Mapping[str, Mapping[str, Any]]:
         """By the reason that bars a conclusion, the settings that mend it, beside those of all audits."""
@@ -389,14 +383,8 @@ class CalibrationSettings(AuditSettings):
         0.8, "Power with which the smallest effect is to be found.", above=LEAST_POWER, below=1
     )
 
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        return super().idle() | OF_RUNS
-
-    @classmethod
-    def absent(cls) -> frozenset[str]:
-        # whole audits are simulated, and no file is written
-        return super().absent() | {"output", "junit", "sequential"}
+    idle = OF_RUNS
+    absent = {"output", "junit", "sequential"}  # whole audits are simulated, and no file is written
 
     def simulations(self) -> int:
         """How many audits are simulated."""
@@ -409,10 +397,7 @@ class PlanningSettings(AuditSettings):
 
     power: float = STATISTICS(0.8, "Power with which an effect is to be found.", above=LEAST_POWER, below=1)
     latency: float = SPENDING(1.0, "Seconds a call takes.", least=0, advanced=False)
-
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        return super().idle() | OF_RUNS
+    idle = OF_RUNS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -514,9 +499,7 @@ class RerankSettings(JudgementSettings):
         effect=WRITTEN,
     )  # fmt: skip
 
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        return super().idle() | {"level", "band", "format"}
+    idle = {"level", "band", "format"}
 
     def check(self) -> None:
         super().check()
@@ -556,9 +539,7 @@ class MitigateSettings(SpendingSettings, CommandSettings):
         effect=WRITTEN,
     )  # fmt: skip
 
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        return super().idle() | {"dataset", "attribute", "mixed", "band", "level"}  # the run's own
+    idle = {"dataset", "attribute", "mixed", "band", "level"}  # the run's own
 
 
 ORDERS = 2
@@ -680,35 +661,30 @@ class FinetuneSettings(PromptSettings, ListSettings):
         "kept its gates ends so anyway.", advanced=True,
     )  # fmt: skip
 
-    @classmethod
-    def absent(cls) -> frozenset[str]:
-        return super().absent() | {"contrast", "min_group"}
-
-    @classmethod
-    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        return {
-            # Wang et al. 2024, section 5. It gives no alpha (8 is peft's default), and does not say whether its
-            # 140,000 pairs count orders. The form is the one of its pairwise audit, which asks for a ranking of two.
-            "paper": {
-                "prompt": "wikiproject",
-                "train_share": 0.8,
-                "form": "order",
-                "labels": "random",
-                "anchor": "none",
-                "group_weight": 0.0,
-                "rank": 1,
-                "lora_alpha": 8.0,
-                "learning_rate": 3e-3,
-                "schedule": "constant",
-                "warmup": 0.0,
-                "prompts_per_step": 4,
-                "group_size": 4,
-                "max_prompts": 140_000 * ORDERS,
-                "pairs_per_item": None,
-                "layout": "padded",
-                "eval_every": 0,
-            }
+    absent = {"contrast", "min_group"}
+    presets = {
+        # Wang et al. 2024, section 5. It gives no alpha (8 is peft's default), and does not say whether its
+        # 140,000 pairs count orders. The form is the one of its pairwise audit, which asks for a ranking of two.
+        "paper": {
+            "prompt": "wikiproject",
+            "train_share": 0.8,
+            "form": "order",
+            "labels": "random",
+            "anchor": "none",
+            "group_weight": 0.0,
+            "rank": 1,
+            "lora_alpha": 8.0,
+            "learning_rate": 3e-3,
+            "schedule": "constant",
+            "warmup": 0.0,
+            "prompts_per_step": 4,
+            "group_size": 4,
+            "max_prompts": 140_000 * ORDERS,
+            "pairs_per_item": None,
+            "layout": "padded",
+            "eval_every": 0,
         }
+    }
 
     @classmethod
     def make(cls, preset: str | None = None, **values: Any) -> Self:

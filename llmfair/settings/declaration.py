@@ -266,27 +266,32 @@ class Settings:
         "paper leaves open: paper+few-relevant (24 of 200), of lists also +deltr and +rankgpt."
     )
 
-    @classmethod
-    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        """Named bundles of settings; single settings override them."""
-        return {}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Named bundles of settings; single settings override them."""
+    preset_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Readings of what a preset's source leaves open, behind its name with a plus: `paper+deltr`."""
+    idle: ClassVar[Set[str]] = frozenset()
+    """Settings that change nothing here: taken, since commands share them, but left out of the help."""
+    absent: ClassVar[Set[str]] = frozenset()
+    """Settings that nobody can give here, though they are declared together with those of others."""
 
-    @classmethod
-    def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
-        """Readings of what a preset's source leaves open, behind its name with a plus: `paper+deltr`."""
-        return {}
+    def __init_subclass__(cls) -> None:
+        """Adds what is idle and absent in the bases."""
+        for of in cls.__mro__:
+            if issubclass(of, Settings):
+                cls.idle, cls.absent = cls.idle | of.idle, cls.absent | of.absent
 
     @classmethod
     def of_preset(cls, name: str) -> dict[str, Any]:
         """The settings of a preset, and over them those of the options named with it. Raises UsageError."""
         values: dict[str, Any] = {}
-        what, offered = "preset", cls.presets()
+        what, offered = "preset", cls.presets
         for part in name.split("+"):
             if part not in offered:
                 ways = f"known: {', '.join(offered) or 'none here'}"
                 raise UsageError(f"no {what} '{part}'.{did_you_mean(part, offered)}", ways)
             values |= offered[part]
-            what, offered = "preset option", cls.preset_options()
+            what, offered = "preset option", cls.preset_options
         return values
 
     @classmethod
@@ -303,23 +308,13 @@ class Settings:
         return sentences
 
     @classmethod
-    def idle(cls) -> frozenset[str]:
-        """Settings that change nothing here: taken, since commands share them, but left out of the help."""
-        return frozenset()
-
-    @classmethod
-    def absent(cls) -> frozenset[str]:
-        """Settings that nobody can give here, though they are declared together with those of others."""
-        return frozenset()
-
-    @classmethod
     def given(cls) -> list[Field[Any]]:
         """The settings that a user can give."""
-        return [item for item in fields(cls) if item.name not in cls.absent()]
+        return [item for item in fields(cls) if item.name not in cls.absent]
 
     def preset_name(self) -> str | None:
         """The preset these settings amount to, however they were given."""
-        presets, settings = self.presets().items(), vars(self)
+        presets, settings = self.presets.items(), vars(self)
         return next((name for name, values in presets if values.items() <= settings.items()), None)
 
     @classmethod

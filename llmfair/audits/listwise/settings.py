@@ -133,35 +133,27 @@ class ListwiseSettings(PromptSettings, AuditSettings):
     def at_once(self) -> int | None:
         return STOPPING_AT_ONCE if self.sequential else None
 
-    @classmethod
-    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        # Wang et al. 2024, section 4.1.1
-        return {
-            "paper": {
-                "window": 5,
-                "step": 1,
-                "passes": 1,
-                "orders": 1,
-                "repeat": False,
-                "control_variate": False,
-                "prompt": "wikiproject",
-            }
+    # Wang et al. 2024, section 4.1.1
+    presets = {
+        "paper": {
+            "window": 5,
+            "step": 1,
+            "passes": 1,
+            "orders": 1,
+            "repeat": False,
+            "control_variate": False,
+            "prompt": "wikiproject",
         }
+    }
 
-    @classmethod
-    def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
-        return {
-            **super().preset_options(),
-            # Whether the lists came in DELTR's order, or in a random one as here, is not said. From an order made of
-            # groups and relevance nothing can be concluded, so it is no part of the preset itself.
-            "deltr": {"initial": "deltr"},
-            # The conversation is RankGPT's; that its reading of answers and its windows were used is likely, not said.
-            "rankgpt": {"read": "rankgpt", "windows": "rankgpt"},
-        }
-
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        return super().idle() - {"permutations"}
+    preset_options = {
+        **AuditSettings.preset_options,
+        # Whether the lists came in DELTR's order, or in a random one as here, is not said. From an order made of
+        # groups and relevance nothing can be concluded, so it is no part of the preset itself.
+        "deltr": {"initial": "deltr"},
+        # The conversation is RankGPT's; that its reading of answers and its windows were used is likely, not said.
+        "rankgpt": {"read": "rankgpt", "windows": "rankgpt"},
+    }
 
     @classmethod
     def of_asking(cls) -> frozenset[str]:

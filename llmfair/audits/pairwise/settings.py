@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -96,13 +96,9 @@ class PairwiseSettings(PromptSettings, AuditSettings):
     def at_once(self) -> int | None:
         return STOPPING_AT_ONCE if self.sequential else None
 
-    @classmethod
-    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        return {"paper": {"noise_share": 0.0, "prompt": "wikiproject"}}  # Wang et al. 2024, section 3.3
+    presets = {"paper": {"noise_share": 0.0, "prompt": "wikiproject"}}  # Wang et al. 2024, section 3.3
 
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        return super().idle() | {"ci"}  # no measure of pairs is a ratio of means
+    idle = {"ci", "permutations"}  # no measure of pairs is a ratio of means
 
     @classmethod
     def make(cls, preset: str | None = None, **given: Any) -> Self:
@@ -188,9 +184,7 @@ class CalibratePairwiseSettings(CalibrationSettings, PairwiseSettings):
         0.0, "Share of answers that cannot be read.", advanced=True, least=0, below=1
     )
 
-    @classmethod
-    def absent(cls) -> frozenset[str]:
-        return super().absent() | {"adjust"}  # each stratum is concluded by itself
+    absent = {"adjust"}  # each stratum is concluded by itself
 
     def simulations(self) -> int:
         return len(self.strata()) * super().simulations()

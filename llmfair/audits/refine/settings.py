@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from llmfair.errors import UsageError
 from llmfair.settings.commands import AuditSettings
@@ -121,24 +120,24 @@ class RefineSettings(PromptSettings, AuditSettings):
         "'nearer at a loss', 'nearer at open cost', inconclusive, 'not assessable'.",
     )  # fmt: skip
 
-    @classmethod
-    def presets(cls) -> Mapping[str, Mapping[str, Any]]:
-        # Chen and Fang 2025, sections 2 and 3; the limit of 5 and the objective are the defaults
-        loop = {"analyzer": "standard", "form": "paper", "allow_unknown": True, "floor": False}
-        return {"paper": {**loop, "temperature": 0.3, "kl_threshold": 1e-6}}
+    # Chen and Fang 2025, sections 2 and 3; the limit of 5 and the objective are the defaults
+    presets = {
+        "paper": {
+            "analyzer": "standard",
+            "form": "paper",
+            "allow_unknown": True,
+            "floor": False,
+            "temperature": 0.3,
+            "kl_threshold": 1e-6,
+        }
+    }
+    preset_options = {}
 
-    @classmethod
-    def preset_options(cls) -> Mapping[str, Mapping[str, Any]]:
-        return {}
-
-    @classmethod
-    def absent(cls) -> frozenset[str]:
-        return super().absent() | {"contrast", "min_group", "adjust"}
-
-    @classmethod
-    def idle(cls) -> frozenset[str]:
-        drawn = {"candidates", "buckets", "relevant", "min_relevant", "seed", *cls.absent()}
-        return super().idle() | drawn | {"band", "ci", "input", "words", "constrain", "mixed", "batch"}
+    absent = {"contrast", "min_group", "adjust"}
+    idle = absent | {
+        "candidates", "buckets", "relevant", "min_relevant", "seed", "band", "ci", "input", "words", "constrain",
+        "mixed", "batch", "permutations",
+    }  # fmt: skip
 
     def check(self) -> None:
         super().check()

@@ -339,7 +339,7 @@ def seen(design: Design[Any]) -> str:
     """The prompt and what is shown of an item, where a model is asked by one, and how many items are not compared."""
     prompt, settings, parts = design.prompt, design.settings, list[str]()
     # a kind whose prompts say themselves what they show of an item has no use for --input
-    shows_items = "input" not in settings.idle()
+    shows_items = "input" not in settings.idle
     compares = bool(design.attribute.protected) and design.two_groups
     # of a corpus, which every query has, nothing is looked at that need not be
     queries = design.queries if compares or shows_items else ()
