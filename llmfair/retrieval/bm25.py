@@ -12,13 +12,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from threading import Lock, Semaphore
+from threading import Semaphore
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -37,15 +37,24 @@ K1, B = 1.2, 0.75
 
 
 class TantivyEngine:
-    """An index that does not change while it is searched."""
+    """An index that does not change while it is searched; `make` makes or opens it, when it is first needed."""
 
-    def __init__(self, index: tantivy.Index, analyzer: Analyzer, source: str) -> None:
-        index.config_reader("manual")  # no thread that watches the folder
-        index.reload()
+    def __init__(self, make: Callable[[], tantivy.Index], analyzer: Analyzer, source: str) -> None:
         self.identity = identity(analyzer, source[:12])
-        self._schema, self._searcher, self._analyzer = index.schema, index.searcher(), analyzer
+        self._make, self._analyzer = make, analyzer
         # as many as there are cores: more would all end late, since they only take each other's time
         self._turns = Semaphore(os.cpu_count() or 1)
+
+    @cached_property
+    def _index(self) -> tantivy.Index:
+        index = self._make()
+        index.config_reader("manual")  # no thread that watches the folder
+        index.reload()
+        return index
+
+    @cached_property
+    def _searcher(self) -> tantivy.Searcher:
+        return self._index.searcher()
 
     def count(self) -> int:
         return self._searcher.num_docs
@@ -67,7 +76,9 @@ class TantivyEngine:
 
         if not doc_ids:
             return {}
-        wanted = Query.const_score_query(Query.term_set_query(self._schema, "doc_id", list(doc_ids)), 0.0)
+        wanted = Query.const_score_query(
+            Query.term_set_query(self._index.schema, "doc_id", list(doc_ids)), 0.0
+        )
         terms = [(Occur.Should, term) for term in self._terms(text)]
         hits = self._hits(Query.boolean_query([(Occur.Must, wanted), *terms]), len(doc_ids))
         scores = {self._doc_id(address): score for score, address in hits}
@@ -76,7 +87,8 @@ class TantivyEngine:
     def _terms(self, text: str) -> list[tantivy.Query]:
         from tantivy import Query
 
-        return [Query.term_query(self._schema, "text", term, "freq") for term in self._analyzer.terms(text)]
+        schema, terms = self._index.schema, self._analyzer.terms(text)
+        return [Query.term_query(schema, "text", term, "freq") for term in terms]
 
     def _hits(self, query: tantivy.Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
         with self._turns:
@@ -149,7 +161,9 @@ def _engine(path: Path, source: str, analyzer: Analyzer) -> TantivyEngine:
     files.check(path)
     if _manifest(path) != _plan(source, analyzer):
         raise ValueError("it was made of something else")
-    return TantivyEngine(tantivy.Index.open(str(path)), analyzer, source)
+    engine = TantivyEngine(partial(tantivy.Index.open, str(path)), analyzer, source)
+    engine.count()  # opened now, since another index may come in its place
+    return engine
 
 
 def _plan(source: str, analyzer: Analyzer) -> dict[str, Any]:
@@ -250,47 +264,28 @@ def _of_no_server(*settings: object) -> None:
         )
 
 
-class Bm25Index:
-    """The engine of these documents' index in `folder`, or in memory without one (None), made when it is searched.
+class Bm25Index(TantivyEngine):
+    """These documents' index in `folder`, or in memory without one (None), made when it is searched.
 
-    `key` is the SHA-256 of the documents and of all that shapes an index. Searching raises UsageError when the index
-    cannot be made.
+    It is called by the SHA-256 of the documents and of all that shapes an index. Searching raises UsageError when the
+    index cannot be made.
     """
 
     def __init__(
         self, folder: Path | None, documents: Iterable[Document], analyzer: Analyzer = ENGLISH
     ) -> None:
-        self._documents = sorted(documents, key=lambda document: document.doc_id)
-        self._folder, self._analyzer, self._making = folder, analyzer, Lock()
-        self._made: TantivyEngine | None = None
-
-    @cached_property
-    def key(self) -> str:
-        shape = {"schema": 1, "tokenizer": self._analyzer.tokenizer, "tantivy": version("tantivy")}
+        ordered = sorted(documents, key=lambda document: document.doc_id)
+        shape = {"schema": 1, "tokenizer": analyzer.tokenizer, "tantivy": version("tantivy")}
         digest = hashlib.sha256(json.dumps(shape).encode())
-        for document in self._documents:
+        for document in ordered:
             digest.update(json.dumps([document.doc_id, content(document)]).encode())
-        return digest.hexdigest()
+        key = digest.hexdigest()
 
-    @property
-    def identity(self) -> str:
-        return identity(self._analyzer, self.key[:12])
+        def make() -> tantivy.Index:
+            if folder is not None:
+                return stored(folder / key, ordered, key, analyzer)._index
+            index = new_index(None, analyzer)
+            filled(index, ordered, SMALL_WRITER_BYTES)
+            return index
 
-    def search(self, text: str, k: int, added: str = "", weight: float = 1.0) -> list[Hit]:
-        return self._engine().search(text, k, added, weight)
-
-    def scores(self, text: str, doc_ids: Collection[str]) -> dict[str, float]:
-        return self._engine().scores(text, doc_ids)
-
-    def count(self) -> int:
-        return len(self._documents)
-
-    def _engine(self) -> TantivyEngine:
-        with self._making:
-            if self._made is None and self._folder is not None:
-                self._made = stored(self._folder / self.key, self._documents, self.key, self._analyzer)
-            elif self._made is None:
-                index = new_index(None, self._analyzer)
-                filled(index, self._documents, SMALL_WRITER_BYTES)
-                self._made = TantivyEngine(index, self._analyzer, self.key)
-            return self._made
+        super().__init__(make, analyzer, key)
