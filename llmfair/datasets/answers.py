@@ -126,14 +126,6 @@ class QuestionSet:
         return self.task.prompt
 
     @property
-    def utility(self) -> str:
-        return self.task.utility
-
-    @property
-    def label_utility(self) -> str:
-        return self.task.label_utility or self.task.utility
-
-    @property
     def queries(self) -> Sequence[Query]:
         return [question.query for question in self._questions.values()]
 
@@ -173,7 +165,7 @@ class QuestionSet:
 
     def describe(self) -> dict[str, Any]:
         answered = sum(bool(question.golds) for question in self._questions.values())
-        return {"answered": answered, "utility": self.utility, "prompt": self.prompt, **self._facts}
+        return {"answered": answered, "utility": self.task.utility, "prompt": self.prompt, **self._facts}
 
 
 # Datasets by name, and a user's own

@@ -59,7 +59,7 @@ def test_a_line_is_a_question_with_items_of_its_own(tmp_path: Path) -> None:
     assert dataset.searched(first) == first.text and dataset.parts(first) == ("", first.text)
     assert dataset.meaning(first, "Paris") == "Paris"
     assert (dataset.name, dataset.prompt, dataset.shared) == ("own", "rag/question", False)
-    assert dataset.utility == dataset.label_utility == "token-f1"
+    assert dataset.task.utility == "token-f1" and not dataset.task.label_utility
 
 
 def test_items_that_all_have_a_label_make_a_choice(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_items_that_all_have_a_label_make_a_choice(tmp_path: Path) -> None:
     dataset = load_answers(lines(tmp_path, {**GOOD, "items": labelled}))
     groups = [item.groups for item in dataset.candidates(dataset.queries[0]).documents]
     assert groups == [{"label": ("5",)}] * 2
-    assert (dataset.prompt, dataset.utility) == ("rag/label", "accuracy")
-    assert load_answers(lines(tmp_path, {**GOOD, "items": [labelled[0], ITEMS[1]]})).utility == "token-f1"
+    assert (dataset.prompt, dataset.task.utility) == ("rag/label", "accuracy")
+    assert load_answers(lines(tmp_path, {**GOOD, "items": [labelled[0], ITEMS[1]]})).task.utility == "token-f1"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_folder_may_have_lists_labels_and_qrels_that_are_read_where_asked_for(
     )
     dataset = load_answers(path, judged=True)
     first = dataset.candidates(dataset.queries[0])
-    assert not dataset.shared and dataset.utility == "accuracy"
+    assert not dataset.shared and dataset.task.utility == "accuracy"
     assert first.doc_ids == ("2", "01") and first.relevance == {"2": 1}
     assert first.documents[0].groups == {"label": ("blue",)}
     assert load_answers(path).qrels == {}
@@ -178,7 +178,7 @@ def answered(shown: Sequence[Document]) -> str:
 
 def test_eight_questions_of_twenty_labelled_items_of_which_some_are_useful() -> None:
     dataset = load_answers("rag-sample")
-    assert (dataset.prompt, dataset.utility, len(dataset.queries)) == ("rag/label", "accuracy", 8)
+    assert (dataset.prompt, dataset.task.utility, len(dataset.queries)) == ("rag/label", "accuracy", 8)
     ids = set[str]()
     for query in dataset.queries:
         items, (gold,) = dataset.candidates(query).documents, dataset.golds(query.query_id)

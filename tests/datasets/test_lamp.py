@@ -50,8 +50,8 @@ def test_every_task_has_its_questions_profiles_and_answers(
     assert query.text == entry["input"] and "".join(dataset.parts(query)) == query.text
     assert dataset.golds("011") == (lamp.outputs(number)["golds"][1]["output"],)
     assert dataset.prompt == f"rag/lamp-{number}" and not dataset.shared
-    assert dataset.utility == UTILITIES[number]
-    assert dataset.label_utility == ("accuracy" if number == 3 else UTILITIES[number])
+    assert dataset.task.utility == UTILITIES[number]
+    assert dataset.task.label_utility == ("accuracy" if number == 3 else "")
     items = dataset.candidates(query)
     assert items.doc_ids == tuple(f"011{place}" for place in range(12)) and items.relevance == {}
     item = items.documents[2]

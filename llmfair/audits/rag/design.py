@@ -586,7 +586,7 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     attribute = grouping(name, known, dataset.name, GROUPS_HINT) if name else dataset.attributes[0]
     queries = tuple(selected_queries(dataset, settings))
     settings = replace(settings, prompt=settings.prompt or (CITING if settings.cites else dataset.prompt))
-    prompt, utility = load_prompt(str(settings.prompt), "rag"), settings.utility or dataset.utility
+    prompt, utility = load_prompt(str(settings.prompt), "rag"), settings.utility or dataset.task.utility
     check_golds({query.query_id: dataset.golds(query.query_id) for query in queries}, utility, settings)
     judge = judge_of(settings)
     by = judge.by if judge and not settings.cites else settings.attribution.partition(",")[0]
@@ -618,7 +618,8 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
         settings=settings, subject=subject, dataset=dataset, attribute=attribute, queries=queries,
         measures=bounded([*dict.fromkeys((*measured, *further, *by_group))], utility), shown=tuple(shown), gates=gates,
         prompt=prompt, ruler=_ruler(settings, subject), utility=utility, scores=scores, judge=judge,
-        gain=settings.utility or dataset.label_utility, uncredited=uncredited, useful=useful, labels=labels,
+        gain=settings.utility or dataset.task.label_utility or utility, uncredited=uncredited, useful=useful,
+        labels=labels,
         retrievers={name: retriever.identity for name, retriever in retrievers.items()},
     )  # fmt: skip
 
