@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -75,9 +76,8 @@ def _attribute(name: str, of: _Declared) -> Attribute:
     if len(lacks) == 1:
         raise ValueError(f"is missing - at `$.{lacks[0]}`")
     groups = [*of.protected, *of.unprotected, *of.other]
-    if len({*groups}) < len(groups):
-        twice = next(group for place, group in enumerate(groups) if group in groups[:place])
-        raise ValueError(f"group '{twice}' is named twice - at `$.protected`")
+    if twice := [group for group, count in Counter(groups).items() if count > 1]:
+        raise ValueError(f"group '{twice[0]}' is named twice - at `$.protected`")
     spoken = [] if lacks else [side for side in Side if side in of.words]
     if len(spoken) == 1:
         raise ValueError(f"is missing - at `$.words.{({*Side} - {*spoken}).pop()}`")

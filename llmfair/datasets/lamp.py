@@ -29,15 +29,9 @@ from llmfair.nouns import LABEL, LEAST_GAIN, Document, Query
 from llmfair.registry import register
 
 LICENCE = "CC BY-NC-SA 4.0 (LaMP, Salemi et al. 2024)"
-LAYOUTS = (
-    ("{0}_user_dev_inputs.json", "{0}_user_dev_outputs.json"),
-    ("{0}_time_dev_inputs.json", "{0}_time_dev_outputs.json"),
-    *(
-        (f"{folder}dev_questions.json", f"{folder}dev_outputs.json")
-        for folder in ("", "dev/", "LaMP_{0}/", "LaMP_{0}/dev/", "LaMP_{0}/new/dev/")
-    ),
-)
-"""Where inputs and outputs of task {0} may lie in a folder; the first pair that is there is read."""
+FILES = ("dev_questions.json", "dev_outputs.json")
+LAYOUTS = ("{0}_user_dev_inputs.json", "{0}_user_dev_outputs.json"), FILES
+"""Names of inputs and outputs of task {0} in a folder; the first pair that is there is read."""
 HINT = (
     "--data DIR    a folder with 4_user_dev_inputs.json and 4_user_dev_outputs.json, or with LaMP's own "
     "dev_questions.json and dev_outputs.json"
@@ -192,7 +186,6 @@ def _question(of: Format, entry: Any, gold: str, path: Path, labels: dict[str, G
 
 PUBLISHED = "https://ciir.cs.umass.edu/downloads/LaMP/"
 FOLDERS = {number: f"LaMP_{number}/dev/" for number in FORMATS} | {2: "LaMP_2/new/dev/"}
-FILES = ("dev_questions.json", "dev_outputs.json")
 LICENSED = 6
 
 

@@ -233,11 +233,6 @@ class PageValues(Mapping[str, V]):
         return list(map(self._values.__getitem__, self._codes.tolist()))
 
 
-def judged(page_ids: NDArray[np.int64]) -> PageValues[int]:
-    """Pages, ids ascending, that are relevant to a topic, all with grade 1."""
-    return PageValues(page_ids, np.zeros(len(page_ids), dtype=np.uint8), (1,))
-
-
 # What is kept: relevance, and of the relevant pages groups, numbers and titles. Each pass reads lines once and holds
 # the ids of pages alone, so its memory does not grow with texts. A line is parsed only when its page is wanted. Files
 # join by page id: ir_datasets' own document iterators hand a page without metadata the labels of the page before it.
@@ -326,7 +321,7 @@ def keep_groups(
 
     `labels` names the field of each attribute. Raises UsageError for a broken line.
     """
-    relevant, labelled, unrecognised = frozenset(wanted.tolist()), 0, Counter[str]()
+    relevant, labelled = frozenset(wanted.tolist()), 0
     kinds = [(key, list[Characters] | None, None) for key in dict.fromkeys(labels.values())]
     metadata = defstruct("Metadata", [*kinds, *((key, float | None, None) for key in NUMBERS)])
     with written(folder / GROUPS) as pages:
@@ -334,24 +329,17 @@ def keep_groups(
             if not (full or page_id in relevant):
                 continue
             row = fields_of(line, metadata, name, number)
-            raw: dict[str, list[str]] = {of: getattr(row, key) or [] for of, key in labels.items()}
             groups = {
-                of: names for of, labels_of in raw.items() if (names := canonical_groups(of, labels_of))
+                of: names for of, key in labels.items() if (names := canonical_groups(of, getattr(row, key)))
             }
             numbers = {
                 key: n for key in NUMBERS if (n := getattr(row, key)) is not None and 0 <= n < math.inf
             }
             if pages.add(page_id, groups=groups, numbers=numbers):
                 labelled += page_id in relevant
-                for of, labels_of in raw.items():
-                    unrecognised.update(x for x in labels_of if x not in UNKNOWN and GROUP_OF[of](x) is None)
         for page_id in np.setdiff1d(wanted, pages.ids).tolist():
             pages.add(page_id)
-    return {
-        **({"full": True} if full else {}),
-        "pages_without_metadata": len(wanted) - labelled,
-        "unrecognised_labels": dict(sorted(unrecognised.items())),
-    }
+    return {**({"full": True} if full else {}), "pages_without_metadata": len(wanted) - labelled}
 
 
 # Step 3: titles

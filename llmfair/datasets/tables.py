@@ -85,13 +85,13 @@ class Columns:
         for of, attribute in self.attributes.items():
             value, allowed = row.get(self.names[of]), declared_groups(attribute)
             several = value if isinstance(value, list | tuple) else _text(value).split(SEVERAL)
-            groups = dict.fromkeys(group for group in map(str.strip, map(_text, several)) if group)
-            groups.pop(UNKNOWN, None)
+            texts = dict.fromkeys(_text(group).strip() for group in several)
+            groups = tuple(group for group in texts if group not in ("", UNKNOWN))
             for group in groups:
                 if allowed is not None and group not in allowed:
                     raise no_group(self.path, line, self.names[of], of, group, allowed, str(self.declared_in))
             if groups:
-                by_attribute[of] = tuple(groups)
+                by_attribute[of] = groups
         return by_attribute
 
     def grade(self, line: int, text: str) -> int:
@@ -158,10 +158,8 @@ def read_table(
     data.undeclared += others
     if not data.attributes:
         check_one(options.asked or "")
-        gone = (of for of in attributes if columns.names[of] not in there)
-        near = next(filter(None, (nearest(of, there) for of in gone)), "")
         raise UsageError(
-            f"{path}: no item has a group of {' or '.join(attributes)}{near or '.'}",
+            f"{path}: no item has a group of {' or '.join(attributes)} ({', '.join(there)}).",
             f"-a COLUMN compares the groups of any column; --columns {next(iter(declared))}=COLUMN, or "
             f"[COLUMN] in {declared_in}, says more of it",
         )

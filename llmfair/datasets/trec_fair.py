@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from llmfair.datasets.attributes import read_attributes, shipped_attributes
 from llmfair.datasets.base import by_side, cache_folder
 from llmfair.datasets.files import Pools
-from llmfair.datasets.pages import KIND, PAGES, TOPICS, PageStore, PageValues, Topic, damaged, judged
+from llmfair.datasets.pages import KIND, PAGES, TOPICS, PageStore, PageValues, Topic, damaged
 from llmfair.errors import UsageError, line_of
 from llmfair.io import files
 from llmfair.nouns import Attribute, Document, Query, Side, StoredIndex
@@ -167,8 +167,9 @@ class TrecFair:
 
     @cached_property
     def judged(self) -> Mapping[str, PageValues[int]]:
-        """The relevant pages of every topic."""
-        return {query_id: judged(pages) for query_id, pages in self._relevance.items()}
+        """The relevant pages of every topic, all with grade 1."""
+        relevance = self._relevance.items()
+        return {of: PageValues(pages, np.zeros(len(pages), dtype=np.uint8), (1,)) for of, pages in relevance}
 
     @property
     def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:

@@ -68,7 +68,9 @@ def test_items_that_all_have_a_label_make_a_choice(tmp_path: Path) -> None:
     groups = [item.groups for item in dataset.candidates(dataset.queries[0]).documents]
     assert groups == [{"label": ("5",)}] * 2
     assert (dataset.prompt, dataset.task.utility) == ("rag/label", "accuracy")
-    assert load_answers(lines(tmp_path, {**GOOD, "items": [labelled[0], ITEMS[1]]})).task.utility == "token-f1"
+    assert (
+        load_answers(lines(tmp_path, {**GOOD, "items": [labelled[0], ITEMS[1]]})).task.utility == "token-f1"
+    )
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ SLIPS: list[tuple[Rows, str]] = [
         ("mine.csv", b"query_id,doc_id,title,query_id\n1,2,3,4\n", "mine.csv:1: query_id: names two columns"),
         ("mine.csv", b"query_id,doc_id,title\nq,d\n", "mine.csv:2: has 2 cells where the first line names 3"),
         ("mine.csv", b'query_id,doc_id,title\nq,"d,t\n', "mine.csv:2: not a row of 3 cells: unexpected end of data"),
-        ("mine.csv", b"query_id,doc_id,title,gendr\nq,d,t,f\nq,e,u,m\n", "mine.csv: no item has a group of gender or location; did you mean 'gendr'?"),
+        ("mine.csv", b"query_id,doc_id,title,gendr\nq,d,t,f\nq,e,u,m\n", "mine.csv: no item has a group of gender or location (query_id, doc_id, title, gendr)."),
         ("mine.csv", b"Query_Id,doc_id,title\nq,d,t\n", "mine.csv:2: query_id: there is no such column (Query_Id, doc_id, title); did you mean 'Query_Id'?"),
         ("mine.csv", b"query_id,doc_id,title,RELEVANCE\nq,d,t,1\n", "mine.csv: relevance: there is no such column (query_id, doc_id, title, RELEVANCE); did you mean 'RELEVANCE'?"),
         ("mine.csv", b"query_id,doc_id,title,Text\nq,d d,t,u\n", "mine.csv:2: doc_id: 'd d' holds white space"),

@@ -16,7 +16,7 @@ import pytest
 from llmfair.audits.lists import engine_of
 from llmfair.datasets import pages as stored
 from llmfair.datasets.base import Collection, attribute_of, cache_folder, load_dataset
-from llmfair.datasets.pages import PageStore, canonical_groups, judged, written
+from llmfair.datasets.pages import PageStore, PageValues, canonical_groups, written
 from llmfair.datasets.trec_fair import COLLECTIONS, TrecFair
 from llmfair.errors import UsageError
 from llmfair.nouns import Document, MixedPolicy, Side, of_each_kind
@@ -129,7 +129,6 @@ def test_the_counts_say_what_was_dropped_and_what_is_unknown(gender: TrecFair) -
     assert facts["pages"]["without title"] == 1
     record = facts["fetch"]
     assert record["topics"]["pages"] == 10 and record["metadata"]["pages_without_metadata"] == 2
-    assert record["metadata"]["unrecognised_labels"] == {"Atlantis": 1}
     assert record["pages"]["pages_without_title"] == 1
 
 
@@ -337,7 +336,7 @@ def test_pages_are_looked_up_where_they_are_stored(tmp_path: Path) -> None:
 
 
 def test_judged_pages_are_a_mapping_of_ones() -> None:
-    of_topic = judged(np.array([3, 8, 500]))
+    of_topic = PageValues(np.array([3, 8, 500]), np.zeros(3, dtype=np.uint8), (1,))
     assert dict(of_topic) == {"3": 1, "8": 1, "500": 1} and of_topic.get("4") is of_topic.get("x") is None
 
 
