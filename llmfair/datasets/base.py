@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from llmfair import registry
 from llmfair.datasets.attributes import by_pairs
-from llmfair.datasets.files import DataOptions, read_folder, sides_of
+from llmfair.datasets.files import DataOptions, read_folder
 from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import beside, encode
 from llmfair.io.tables import FORMS, form_of, is_table
@@ -309,6 +309,8 @@ class Collection:
                 f"{self.name} cannot be searched: none of its {len(self.documents):,} documents has a text.",
                 'lines of docs.jsonl: {"doc_id": "…", "title": "…", "text": "…"}',
             )
+        # What it was fetched with; None where its documents are at hand to be indexed.
+        self.index: StoredIndex | None = source.index if self.too_many else None
         self.attributes: Sequence[Attribute] = source.attributes
         # All topics, whether they have lists to rank or not.
         self.queries: Sequence[Query] = getattr(source, "topics" if hasattr(source, "topics") else "queries")
@@ -320,12 +322,6 @@ class Collection:
     def relevant_counts(self) -> Mapping[str, Mapping[str, int]]:
         """Of relevant documents that are too many to be looked at: how many each combination of groups has."""
         return dict(getattr(self.source, "relevant_counts", {}))
-
-    @property
-    def index(self) -> StoredIndex | None:
-        """The index that it was fetched with; None where its documents are at hand to be indexed."""
-        index: StoredIndex | None = self.source.index if self.too_many else None
-        return index
 
     @cached_property
     def qrels(self) -> Qrels:
@@ -346,10 +342,8 @@ class Collection:
 
     def sides(self, attribute: Attribute) -> Mapping[str, Side]:
         """The side of every document that has one; of too many, of those relevant to a topic."""
-        if self.too_many:
-            sides: Mapping[str, Side] = self.source.sides(attribute)
-            return sides
-        return sides_of(self.documents, attribute)
+        sides: Mapping[str, Side] = self.source.sides(attribute)
+        return sides
 
     def candidates(self, query: Query) -> Candidates:
         """The documents that were judged; of too many, the first."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,22 +26,18 @@ if TYPE_CHECKING:
 
 RELEVANT_FOR_PRECISION = 10  # with fewer on either side P@20 cannot reach 1
 FOUR_COUNTS = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*){3}")
-Buckets = tuple[list[int], list[int], list[int], list[int]]
+Buckets = Sequence[list[int]]
 """Places of unprotected relevant documents, protected relevant, unprotected others, protected others."""
 
 
 @dataclass(frozen=True)
 class DrawPlan:
-    """How lists are drawn: `equal`, `natural`, or four counts for the buckets."""
+    """How lists are drawn: `equal`, `natural`, or four counts for the buckets; `relevant` documents of `size`."""
 
-    size: int = 200
-    buckets: str | tuple[int, int, int, int] = "equal"
-    relevant: int | None = None
-    fewest_relevant: int | None = None
-
-    @property
-    def wanted_relevant(self) -> int:
-        return self.size // 2 if self.relevant is None else self.relevant
+    size: int
+    buckets: str | Sequence[int]
+    relevant: int = 0
+    fewest_relevant: int = 0
 
 
 def draw_plan(
@@ -67,7 +63,7 @@ def draw_plan(
             )
         if sum(numbers) < 2:
             raise UsageError(f"--buckets {text} holds nothing to rank.", "for example 11,2,168,19")
-        return DrawPlan(sum(numbers), cast(tuple[int, int, int, int], numbers), None, 0)
+        return DrawPlan(sum(numbers), numbers)
     size, divisor = 200 if size is None else size, 2 if relevant is not None else 4
     if size % divisor or size < divisor:
         raise UsageError(
@@ -78,10 +74,9 @@ def draw_plan(
             f"--relevant {relevant} cannot be halved within {size} candidates.",
             f"an even number from 2 to {size}",
         )
-    plan = DrawPlan(size, text, relevant, fewest_relevant)
-    if fewest_relevant is None:
-        return replace(plan, fewest_relevant=min(default_fewest, plan.wanted_relevant // 2))
-    return plan
+    wanted = size // 2 if relevant is None else relevant
+    fewest = min(default_fewest, wanted // 2) if fewest_relevant is None else fewest_relevant
+    return DrawPlan(size, text, wanted, fewest)
 
 
 class ListDraw(OwnData):
@@ -125,7 +120,7 @@ def draw(source: OwnData | TrecFair, attribute: Attribute, plan: DrawPlan, seed:
             data.left_out[query_id] = f"{topic.text}: {buckets}"
             continue
         sizes = [*map(len, buckets)]
-        if sum(sizes) != plan.size or (plan.buckets == "equal" and sizes[0] < plan.wanted_relevant // 2):
+        if sum(sizes) != plan.size or (plan.buckets == "equal" and sizes[0] < plan.relevant // 2):
             data.shrunk[query_id] = sizes
         data.by_id[query_id] = topic
         doc_ids = data.lists[query_id] = [str(pools.ids[place]) for place in chain(*buckets)]
@@ -162,10 +157,10 @@ def filled(
     if not isinstance(plan.buckets, str):
         if any(size < count for size, count in zip(sizes, plan.buckets, strict=True)):
             return f"buckets hold {'/'.join(map(str, sizes))}, needs {'/'.join(map(str, plan.buckets))}"
-        return cast(Buckets, tuple(map(take, range(4), plan.buckets)))
+        return [*map(take, range(4), plan.buckets)]
     if plan.buckets == "natural":
         split: Buckets = ([], [], [], [])
-        relevant = take(4, plan.wanted_relevant)
+        relevant = take(4, plan.relevant)
         for first, places in ((0, relevant), (2, take(5, plan.size - len(relevant)))):
             for place in places:
                 split[first + int(protected[place])].append(place)
@@ -173,8 +168,8 @@ def filled(
             if not split[number] + split[number + 2]:
                 return f"no {side} document was drawn"
         return split
-    number = min(plan.wanted_relevant // 2, *sizes[:2])
-    if number < (plan.fewest_relevant or 0):
+    number = min(plan.relevant // 2, *sizes[:2])
+    if number < plan.fewest_relevant:
         return (
             f"{sizes[0]} unprotected and {sizes[1]} protected relevant documents, "
             f"needs {plan.fewest_relevant} of each (--min-relevant)"

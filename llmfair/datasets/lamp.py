@@ -52,7 +52,6 @@ class Format:
     """
 
     searched: tuple[re.Pattern[str], ...]
-    wanted: str
     task: Task
     title: str = ""
     text: str = "text"
@@ -68,18 +67,18 @@ _REFERENCES = (
 )
 FORMATS: Mapping[int, Format] = {
     1: Format(
-        _REFERENCES, 'two references, [1]: "…" [2]: "…"', Task("rag/lamp-1", "accuracy"),
+        _REFERENCES, Task("rag/lamp-1", "accuracy"),
         title="title", text="abstract",
         insertion=re.compile(r"which reference is related", re.IGNORECASE), meanings=("[1]", "[2]"),
     ),
     2: Format(
-        _behind("description:"), "'description:'", Task("rag/lamp-2", "accuracy"), text="description", label="tag"
+        _behind("description:"), Task("rag/lamp-2", "accuracy"), text="description", label="tag"
     ),
-    3: Format(_behind("review:"), "'review:'", Task("rag/lamp-3", "mae", "accuracy"), label="score"),
-    4: Format(_behind("article:"), "'article:'", Task("rag/lamp-4", "rouge-l"), title="title"),
-    5: Format(_behind(":"), "a colon", Task("rag/lamp-5", "rouge-l"), title="title", text="abstract"),
-    6: Format(_behind(":"), "a colon", Task("rag/lamp-6", "rouge-l"), label="title"),
-    7: Format(_behind(":"), "a colon", Task("rag/lamp-7", "rouge-l")),
+    3: Format(_behind("review:"), Task("rag/lamp-3", "mae", "accuracy"), label="score"),
+    4: Format(_behind("article:"), Task("rag/lamp-4", "rouge-l"), title="title"),
+    5: Format(_behind(":"), Task("rag/lamp-5", "rouge-l"), title="title", text="abstract"),
+    6: Format(_behind(":"), Task("rag/lamp-6", "rouge-l"), label="title"),
+    7: Format(_behind(":"), Task("rag/lamp-7", "rouge-l")),
 }  # fmt: skip
 
 
@@ -161,7 +160,7 @@ def _question(of: Format, entry: Any, gold: str, path: Path, labels: dict[str, G
     where = f"query '{entry.id}'"
     match = next(filter(None, (pattern.search(entry.input) for pattern in of.searched)), None)
     if match is None:
-        raise wrong(path, 0, f"{where}, input", f"has no {of.wanted}", OTHER_TASK)
+        raise wrong(path, 0, f"{where}, input", "asks otherwise than this task", OTHER_TASK)
     items: dict[str, Document] = {}
     for item in entry.profile:
         if (doc_id := str(item.id)) in items:

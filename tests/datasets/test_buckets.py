@@ -82,7 +82,7 @@ def test_the_documented_stream_over_numerically_sorted_pools(tmp_path: Path) -> 
 
 def test_a_smaller_list_is_part_of_a_larger_one_and_seeds_differ(tmp_path: Path) -> None:
     folder = pools(tmp_path / "f", RICH)
-    small, large = drawn(folder, DrawPlan(100, fewest_relevant=10)), drawn(folder)
+    small, large = drawn(folder, draw_plan(100, None, None, 10, 10)), drawn(folder)
     assert set(small.lists["a"]) < set(large.lists["a"])
     assert drawn(folder, seed=1).lists["a"] != large.lists["a"]
 
@@ -221,9 +221,9 @@ def test_ids_of_equal_number_and_ids_that_are_none_have_one_order(tmp_path: Path
         "a": [*((str(i), "male", 1) for i in range(30)), *((f"0{i}", "female", 1) for i in range(1, 31))],
         "b": [*((str(1000 + i), "male", 1) for i in range(30)), *((f"x{i}", "female", 1) for i in range(30))],
     }
-    base = drawn(read_folder(write_folder(tmp_path / "f", lists)), DrawPlan(20, fewest_relevant=1))
+    base = drawn(read_folder(write_folder(tmp_path / "f", lists)), draw_plan(20, None, None, 1, 10))
     lists["c"] = [("1e3", "male", 1), ("@0", "female", 1)]
-    more = drawn(read_folder(write_folder(tmp_path / "g", lists)), DrawPlan(20, fewest_relevant=1))
+    more = drawn(read_folder(write_folder(tmp_path / "g", lists)), draw_plan(20, None, None, 1, 10))
     for query_id in "ab":
         assert more.lists[query_id][:10] == base.lists[query_id][:10]
     assert not set(more.stand_ins) & set(more.documents)
