@@ -164,7 +164,8 @@ class Asker:
         finally:
             # Whatever ends the run, no chain may go on behind its back and write into a closed journal.
             await _end(*tasks)
-            await self.close()
+            await self.lanes.close()
+            await self.backend.close()
             self.ended.set()
         if self.cause is not None:
             raise self.cause
@@ -188,8 +189,7 @@ class Asker:
                 ):
                     self.stop(error)
             except Exception as error:
-                progress = self.progress
-                progress.bug = progress.bug or error
+                self.progress.bug = self.progress.bug or error
                 self._fail(Failure(program.probe_id, type(error).__name__, str(error)))
             except (KeyboardInterrupt, SystemExit) as error:  # which would end the loop for good
                 self.interrupter = error
@@ -268,7 +268,8 @@ class Asker:
             self.cause = cause
         self.stopping.set()
         for lane in self.lanes.all:
-            lane.halt()
+            lane.adaptive = None
+            lane.slots.release_all()
 
     def interrupt(self) -> None:
         """Stops because somebody asked to: answers in flight have a few seconds left."""
@@ -325,16 +326,11 @@ class Asker:
                 await _end(beginning, stopping)
             self.opened = True
 
-    async def close(self) -> None:
-        await self.lanes.close()
-        await self.backend.close()
-
     def hopeless(self, error: BackendError) -> bool:
         """Whether a failure of one request means that no other will fare better."""
-        if isinstance(error, Unavailable) and not self.answers:
-            return True
-        if self.answers and not isinstance(error, Unavailable):
-            return False
+        unavailable = isinstance(error, Unavailable)
+        if unavailable != bool(self.answers):
+            return unavailable
         return self.in_a_row >= FAILURES_IN_A_ROW
 
     async def answer(self, probe_id: str, chat: Chat) -> Completion:

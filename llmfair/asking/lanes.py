@@ -315,11 +315,6 @@ class Lane:
         if self.adaptive is not None:
             self.adaptive.refused(sent, retry_after)
 
-    def halt(self) -> None:
-        """Lets everybody in, to hear that the run is stopping."""
-        self.adaptive = None
-        self.slots.release_all()
-
     def hold(self, retry_after: float | None) -> None:
         """The server speaks for itself, so nothing else is sent to it either (but not forever)."""
         if retry_after:

@@ -106,7 +106,7 @@ class LocalBackend(InProcess[Job]):
         if self.adapter is not None and model.template is not None:
             self.adapter.require_template(model.template.sha256)
             after = _probe(model, model.template)
-            with model.without_adapter():
+            with model.model.disable_adapter():
                 checkpoints.require_effect(self.adapter.folder, _probe(model, model.template), after)
         self._model = model
         self.facts = {

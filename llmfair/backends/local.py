@@ -16,7 +16,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -457,10 +457,6 @@ class LocalModel:
         ids = pad(rows, batch_first=True, padding_value=self._pad_id, padding_side=side)
         mask = pad([*map(torch.ones_like, rows)], batch_first=True, padding_side=side)
         return ids.to(self.model.device), mask.to(self.model.device)
-
-    def without_adapter(self) -> Any:
-        """The base model's own answers: `with model.without_adapter():`."""
-        return self.model.disable_adapter() if hasattr(self.model, "disable_adapter") else nullcontext()
 
 
 @contextmanager

@@ -192,7 +192,7 @@ def pieces(file: BinaryIO | BufferedReader) -> Iterator[bytes]:
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a disk without room says, a quota, and a limit on the size of files."""
-LEFTOVER = re.compile(r"\.[0-9a-f]{16}\.tmp")
+LEFTOVER = f".{'[0-9a-f]' * 16}.tmp"
 """The name of a file until it is whole; a process that is killed meanwhile leaves it."""
 A_LINK = "a link, which may lead elsewhere"
 
@@ -240,9 +240,8 @@ def writing(path: Path, hint: str) -> Iterator[None]:
 
 def clear(folder: Path) -> None:
     """Removes what killed processes left of files in a folder, at any depth; nobody else writes there meanwhile."""
-    for path in folder.rglob(".*.tmp"):
-        if LEFTOVER.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+    for path in folder.rglob(LEFTOVER):
+        path.unlink(missing_ok=True)
 
 
 def itself(path: str | Path, flags: int) -> int:

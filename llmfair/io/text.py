@@ -75,17 +75,17 @@ def from_csv(row: Mapping[str, str]) -> dict[str, str]:
 
 @lru_cache(maxsize=1 << 14)  # a table tries many widths
 def wrapped(
-    text: str, width: int, first: str = "", indent: str = "", *, words: bool = True, cell: bool = False
+    text: str, width: int, first: str = "", indent: str = "", *, cell: bool = False
 ) -> tuple[str, ...]:
     """Lines of at most this width, broken between words; a number stays beside its unit, an interval whole.
 
-    `first`, `indent`: what the first and every other line begins with. `words`: none is broken, however long. A `cell`
-    is broken at hyphens, slashes and commas, too.
+    `first`, `indent`: what the first and every other line begins with. No word is broken, however long; a `cell` is at
+    hyphens, slashes and commas.
     """
     text = FIGURE.sub(lambda figure: figure[0].replace(" ", UNBROKEN), text)
     lines = textwrap.wrap(
         SEAMS.sub(SEAM, text) if cell else text, max(width, 2 * len(indent) + 1),
-        initial_indent=first, subsequent_indent=indent, break_long_words=not words, break_on_hyphens=cell,
+        initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=cell,
     )  # fmt: skip
     return tuple(line.replace(UNBROKEN, " ").replace(SEAM, "").replace(SEAM[1:], "") for line in lines)
 

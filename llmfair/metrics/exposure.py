@@ -166,17 +166,8 @@ def exposure_ratio(
 
 
 @once
-def _ratio(
-    judged: Judged,
-    protected: Flags,
-    unprotected: Flags,
-    control: str,
-    cutoff: int | None,
-    missing: str,
-    ranked: Flags,
-    weight: str,
-) -> Ratio:
-    sides, how = (protected, unprotected), (cutoff, missing, ranked, weight)
+def _ratio(judged: Judged, protected: Flags, unprotected: Flags, control: str, *how: Any) -> Ratio:
+    sides, (_, _, ranked, _) = (protected, unprotected), how
     e1, e0 = (_mean(judged, side, *how) for side in sides)
     ratio = Ratio(e1, e0, None if e1 > 0 and e0 > 0 else "zero_exposure")
     if control == "none":

@@ -99,8 +99,9 @@ def preference_odds(judged: Judged, cutoff: None, of: str, stratum: str) -> Valu
 
 @once
 def _of_answers(judged: Judged) -> QueryComparisons | Undefined:
-    groups = _groups(judged, judged.doc_ids)
-    pairs = _of_two_groups(groups, judged.grades)
+    groups, grades = _groups(judged, judged.doc_ids), judged.grades
+    # of equal grade and of different groups, the first of the one before; shape (n, n)
+    pairs = (grades[:, None] == grades) & (groups[:, None] < groups) & (groups[:, None] >= 0)
     if not pairs.any():
         return Undefined("no_common_grade")
     if any(encounter.behind for encounter in judged.encounters or ()):
@@ -115,12 +116,6 @@ def _groups(judged: Judged, doc_ids: Sequence[str]) -> Places:
         return np.array([names.get(judged.members.get(doc_id) or "", -1) for doc_id in doc_ids], np.intp)
     sides = {None: -1, Side.PROTECTED: 0, Side.UNPROTECTED: 1}
     return np.array([sides[judged.sides.get(doc_id)] for doc_id in doc_ids], np.intp)
-
-
-def _of_two_groups(groups: Places, grades: Places) -> Flags:
-    """Which two items are of equal grade and of different groups, the first of the one before; shape (n, n)."""
-    pairs: Flags = (grades[:, None] == grades) & (groups[:, None] < groups) & (groups[:, None] >= 0)
-    return pairs
 
 
 @measure(

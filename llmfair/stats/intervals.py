@@ -115,10 +115,10 @@ def ratio_of_means(
     """R = Σ a_q / Σ b_q with its interval on the log scale.
 
     `over` and `under` have shape (queries,), or (factors, queries) for a product of such ratios: with
-    over = [E1, M0] and under = [E0, M1], R is the excess ratio. A query may have a zero on one side; every sum
-    must be positive (ValueError). `boot-t` draws from `rng`.
+    over = [E1, M0] and under = [E0, M1], R is the excess ratio. A query may have a zero on one side, or less,
+    as what is left of its exposure without its initial order; every sum has to be positive. `boot-t` draws from `rng`.
     """
-    over, under = _factors(over), _factors(under)
+    over, under = (np.atleast_2d(np.asarray(of, dtype=np.float64)) for of in (over, under))
     value = float(np.prod(over.sum(axis=-1) / under.sum(axis=-1)))
     logarithm, scores = float(log_ratio(over, under)), ratio_scores(over, under)
     error, queries = standard_error(scores), len(scores)
@@ -140,9 +140,14 @@ def log_ratio(over: Floats, under: Floats) -> Floats:
     return logarithm
 
 
-def ratio_scores(over: ArrayLike, under: ArrayLike) -> Floats:
-    """d_q = Σ_j a_jq/Σa_j − Σ_j b_jq/Σb_j: what each query adds to the error of ln R; shape (queries,), sum 0."""
-    return _shares(_factors(over)) - _shares(_factors(under))
+def ratio_scores(over: Floats, under: Floats) -> Floats:
+    """d_q = Σ_j a_jq/Σa_j − Σ_j b_jq/Σb_j: what each query adds to the error of ln R, sum 0.
+
+    Shapes (factors, …, queries) give (…, queries).
+    """
+    above, below = ((of / of.sum(axis=-1, keepdims=True)).sum(axis=0) for of in (over, under))
+    scores: Floats = above - below
+    return scores
 
 
 def standard_error(scores: Floats) -> float:
@@ -161,18 +166,12 @@ def _studentized(over: Floats, under: Floats, logarithm: float, rng: Generator) 
         above, below = over[:, drawn], under[:, drawn]
         usable = ((above.sum(axis=-1) > 0) & (below.sum(axis=-1) > 0)).all(axis=0)
         above, below = above[:, usable], below[:, usable]
-        scores = _shares(above) - _shares(below)
+        scores = ratio_scores(above, below)
         error = np.sqrt(queries / (queries - 1) * (scores**2).sum(axis=-1))
         deviation = log_ratio(above, below) - logarithm
         stable = (error > SMALLEST_ERROR) | (np.abs(deviation) < SMALLEST_ERROR)
         blocks.append((deviation / np.maximum(error, SMALLEST_ERROR))[stable])
     return np.concatenate(blocks)
-
-
-def _shares(factors: Floats) -> Floats:
-    """Each query's share of its factor's sum, added over factors; (factors, …, queries) gives (…, queries)."""
-    shares: Floats = (factors / factors.sum(axis=-1, keepdims=True)).sum(axis=0)
-    return shares
 
 
 def _of_mean(values: Floats, level: float, exponential: bool) -> Estimate:
@@ -204,17 +203,6 @@ def _interval(centre: float, error: float, queries: int, level: float, exponenti
     half = t_quantile(queries - 1, level) * error
     low, high = float(scale(centre - half)), float(scale(centre + half))
     return Estimate(float(scale(centre)), low, high, queries, None, error)
-
-
-def _factors(values: ArrayLike) -> Floats:
-    """One side of a ratio as shape (factors, queries). Raises ValueError for one whose sum is not positive."""
-    factors = np.atleast_2d(np.asarray(values, dtype=np.float64))
-    if factors.ndim != 2 or not factors.size or not np.isfinite(factors).all():
-        raise ValueError("a ratio of means needs one finite number per query")
-    # of one query it may be below 0: what is left of its exposure without its initial order
-    if (factors.sum(axis=1) <= 0).any():
-        raise ValueError("a ratio of means needs two groups whose sums are positive")
-    return factors
 
 
 def _finite(values: ArrayLike) -> Floats:

@@ -43,11 +43,8 @@ def odds_of_a_fair_ranker(
     """The odds that a ranker without preference would show in each stratum, with so large a share of labels wrong.
 
     `better_ahead`: the run's share of pairs of unequal grade in which the better graded is ahead; None where none were
-    compared: of a ranker that errs in no pair, whose odds are the farthest from 1. Raises ValueError where x is not
-    below what the judgements allow.
+    compared: of a ranker that errs in no pair, whose odds are the farthest from 1. `wrong`: below `largest_wrong`.
     """
-    if not 0 <= wrong < largest_wrong(protected, other):
-        raise ValueError("more judgements are wrong than are relevant")
     groups = (protected, other)
     true = [(group.share - wrong) / (1 - 2 * wrong) for group in groups]  # what is relevant
     relevant = [share * (1 - wrong) / group.share for share, group in zip(true, groups, strict=True)]

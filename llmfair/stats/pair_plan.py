@@ -74,13 +74,10 @@ def plan_pairs(
     """What to expect where the protected item wins at these odds.
 
     `pairs`: of a query. `first_slot`: how often the item in the first slot wins; `consistent`: the share of pairs
-    whose two answers name the same item, None where no pilot says so; `icc`: of a query's pairs. Raises ValueError
-    for fewer than 5 queries.
+    whose two answers name the same item, None where no pilot says so; `icc`: of a query's pairs.
     """
     from scipy.special import nctdtr, stdtrit
 
-    if queries < FEWEST_QUERIES:
-        raise ValueError("too few queries")
     gamma = math.log(first_slot / (1 - first_slot))  # of ½[σ(γ) + 1 − σ(−γ)]
     agreement = icc / (2 - icc)
     if consistent is not None:

@@ -308,8 +308,6 @@ def offset_to_parity(margins: Sequence[Floats]) -> float:
     the weighted median of all. Raises ValueError without a comparison.
     """
     compared = [array for array in margins if array.size]
-    if not compared:
-        raise ValueError("no two items are compared")
     values = np.concatenate(compared)
     weights = np.concatenate([np.full(array.size, 1 / array.size) for array in compared])
     by_size = np.argsort(values, kind="stable")

@@ -86,6 +86,12 @@ class Outcomes:
     signed: ClassVar[bool] = True
     arrays: ClassVar[tuple[str, ...]] = ("query", "relevant", "first", "second", "ahead", "slots")
 
+    @property
+    def numbers(self) -> Integers:
+        """`groups`, where there are several."""
+        assert self.groups is not None
+        return self.groups
+
     def some(self, rows: Flags | Integers) -> Self:
         """These outcomes alone."""
         names = self.arrays if self.groups is None else (*self.arrays, "groups")
@@ -123,11 +129,10 @@ class Outcomes:
 
     def nodes(self, stratum: Stratum | None, groups: int) -> Integers:
         """The groups' numbers, those of the other stratum, if one is given, from so many `groups` on."""
-        assert self.groups is not None
         if stratum is None:
-            return self.groups
-        other = self.of_rows(~self.of(stratum)).reshape(-1, *[1] * (self.groups.ndim - 1))
-        return self.groups + groups * other
+            return self.numbers
+        other = self.of_rows(~self.of(stratum)).reshape(-1, *[1] * (self.numbers.ndim - 1))
+        return self.numbers + groups * other
 
     @cached_property
     def several(self) -> bool:
@@ -147,9 +152,8 @@ class Outcomes:
     @cached_property
     def rows_of_pairs(self) -> Mapping[Contrast, Integers]:
         """The rows of every two groups, the lower number first."""
-        assert self.groups is not None
-        low, high = self.groups.min(axis=1), self.groups.max(axis=1)
-        several = int(self.groups.max(initial=0)) + 1
+        low, high = self.numbers.min(axis=1), self.numbers.max(axis=1)
+        several = int(self.numbers.max(initial=0)) + 1
         key = low * several + high
         order = np.argsort(key, kind="stable")
         pairs, starts = np.unique(key[order], return_index=True)
@@ -203,8 +207,7 @@ class Comparisons(Outcomes):
     def pair(self, contrast: Contrast) -> Comparisons:
         """Those of two groups alone, as where there are no others."""
         rows = self._of_two(contrast)
-        assert rows.groups is not None
-        back = rows.groups[:, 0] != contrast[0]
+        back = rows.numbers[:, 0] != contrast[0]
         return replace(
             rows,
             first=np.where(back, rows.second, rows.first),
@@ -249,8 +252,7 @@ class PairCounts(Outcomes):
 
     def pair(self, contrast: Contrast) -> PairCounts:
         rows = self._of_two(contrast)
-        assert rows.groups is not None
-        ahead = np.where(rows.groups[:, 0] != contrast[0], 1 - rows.ahead, rows.ahead)
+        ahead = np.where(rows.numbers[:, 0] != contrast[0], 1 - rows.ahead, rows.ahead)
         return replace(rows, ahead=ahead, groups=None)._made(lambda part: part.pair(contrast))
 
     def _made(self, change: Callable[[Comparisons], Comparisons]) -> Self:
@@ -343,13 +345,10 @@ class Choices(Outcomes):
         )  # fmt: skip
 
     def pair(self, contrast: Contrast) -> Choices:
-        assert self.groups is not None
-        alone = np.arange(max(int(self.groups.max(initial=0)), *contrast) + 1)
+        alone = np.arange(max(int(self.numbers.max(initial=0)), *contrast) + 1)
         alone[max(contrast)] = min(contrast)
         rows = self.among(alone)
-        assert rows.groups is not None
-        of_first = rows.groups == contrast[0]
-        return replace(rows, of_first=of_first, groups=None)
+        return replace(rows, of_first=rows.numbers == contrast[0], groups=None)
 
 
 Compared = Comparisons | Choices | PairCounts
@@ -671,9 +670,8 @@ def group_fit(outcomes: Compared, stratum: Stratum | None = None) -> GroupFit | 
     """The fit of several groups, once for all contrasts between them; None without a finite one."""
     if stratum in outcomes.fits:
         return outcomes.fits[stratum]
-    assert outcomes.groups is not None
     outcomes.fits[stratum] = None
-    groups = int(outcomes.groups.max(initial=-1)) + 1
+    groups = int(outcomes.numbers.max(initial=-1)) + 1
     own = outcomes.of_stratum(stratum)
     component = _linked(own, None, groups)
     rows, shared = own.among(component), False

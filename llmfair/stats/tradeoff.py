@@ -96,7 +96,7 @@ class Cell:
     """An interval of disparity against the deterministic baseline.
 
     `difference`: mean utility of the interval's observations less the baseline's mean over all queries, as the paper's
-    Table 2 has it, with the p of the unpaired Student test behind its stars and of Welch's. `paired`: the mean over the
+    Table 2 has it, with the p of the unpaired Student test behind its stars. `paired`: the mean over the
     interval's queries of their mean there less their own baseline, with its p and Holm's over the table.
     """
 
@@ -105,7 +105,6 @@ class Cell:
     queries: int
     difference: float | None = None
     p_student: float | None = None
-    p_welch: float | None = None
     paired: Estimate | None = None
     p_paired: float | None = None
     p_adjusted: float | None = None
@@ -144,7 +143,6 @@ def cells(
                 cell,
                 difference=float(y[here].mean() - before.mean()),
                 p_student=student_p(y[here], before),
-                p_welch=welch_p(y[here], before),
                 paired=mean(changes, level),
                 p_paired=None if tested is None else tested[1],
             )
@@ -165,18 +163,10 @@ def student_p(first: ArrayLike, other: ArrayLike) -> float | None:
         return None
     degrees = len(a) + len(b) - 2
     pooled = (((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum()) / degrees
-    return _two_sided(a, b, pooled * (1 / len(a) + 1 / len(b)), degrees)
-
-
-def welch_p(first: ArrayLike, other: ArrayLike) -> float | None:
-    """Welch's two-sided p of equal means, each side with its own variance; None for fewer than two values on a side."""
-    a, b = _paired(first, other)
-    if min(len(a), len(b)) < 2:
-        return None
-    of_means = [float(side.var(ddof=1)) / len(side) for side in (a, b)]
-    spread = math.fsum(part**2 / (len(side) - 1) for part, side in zip(of_means, (a, b), strict=True))
-    degrees = math.fsum(of_means) ** 2 / spread if spread else math.inf
-    return _two_sided(a, b, math.fsum(of_means), degrees)
+    difference, variance = float(a.mean() - b.mean()), pooled * (1 / len(a) + 1 / len(b))
+    if variance <= 0:
+        return 1.0 if difference == 0 else 0.0
+    return two_sided(difference / math.sqrt(variance), degrees)
 
 
 Kept = Literal["kept", "lost", "inconclusive"]
@@ -242,13 +232,6 @@ def losses(changes: Sequence[ArrayLike], utility: Utility, level: float = 0.95) 
         lower = lower_limit(array, utility.worst_loss, alpha)
         results.append(Loss(conclusion, reason, lower, p, largest, losers))
     return results
-
-
-def _two_sided(a: Floats, b: Floats, variance: float, degrees: float) -> float:
-    difference = float(a.mean() - b.mean())
-    if variance <= 0:
-        return 1.0 if difference == 0 else 0.0
-    return two_sided(difference / math.sqrt(variance), degrees)
 
 
 def _paired(first: ArrayLike, other: ArrayLike) -> tuple[Floats, Floats]:

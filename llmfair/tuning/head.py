@@ -321,9 +321,10 @@ def margins_of(model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: 
 def pair_margins(model: LocalModel, groups: Sequence[ExampleGroup], batch_tokens: int) -> list[Floats]:
     """Per group (pairs, 2): the margins z1 (`a` shown first) and z2, answer naming the first minus the other.
 
-    In float32, without autocast; with the adapter, or without it inside `model.without_adapter()`. Prompts of like
-    length share a batch of up to `batch_tokens` positions, padded on the right, without a mask. Raises BackendError for
-    a model whose logits two rows of its output matrix do not give, and for a batch that does not fit the memory.
+    In float32, without autocast; with the adapter, or without it inside `model.model.disable_adapter()`. Prompts of
+    like length share a batch of up to `batch_tokens` positions, padded on the right, without a mask. Raises
+    BackendError for a model whose logits two rows of its output matrix do not give, and for a batch that does not fit
+    the memory.
     """
     import torch
 

@@ -380,7 +380,7 @@ def test_an_adapter_moves_margins_and_without_it_it_is_the_base(mistral: Path, t
     prompts, labels = [[5, 6, 7], [8, 9]], [{"A": 34, "B": 35}] * 2
     plain = load_model(find_checkpoint(str(mistral)), place, BackendOptions(), "sdpa")
     both = load_model(find_checkpoint(str(mistral)), place, options, "sdpa")
-    with both.without_adapter():
+    with both.model.disable_adapter():
         for one, other in zip(
             both.margins([*zip(prompts, labels, strict=True)]),
             plain.margins([*zip(prompts, labels, strict=True)]),

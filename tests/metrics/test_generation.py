@@ -312,8 +312,8 @@ def test_ratings(output: str, gold: str, expected: float, counted: str | None) -
 
 
 def test_a_gold_that_is_no_rating_is_refused() -> None:
-    with pytest.raises(ValueError, match="the gold 'nan' is no number"):
-        mae("3", "nan")
+    with pytest.raises(ValueError, match="none"):
+        mae("3", "none")
 
 
 @pytest.mark.parametrize(
@@ -339,8 +339,6 @@ def test_of_several_golds_the_best_counts() -> None:
     assert utility("accuracy", "b", ["a", "b"]) == 1.0
     assert utility("mae", "2", ["5", "3"]) == 3.0
     assert utility("rouge-l", "a b", ["c", "a"]) == pytest.approx(2 / 3, abs=1e-8)
-    with pytest.raises(ValueError, match="no gold"):
-        utility("accuracy", "a", [])
 
 
 @pytest.mark.parametrize("output", ["", " ", ".", " . .\n", "\t"])

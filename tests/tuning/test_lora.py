@@ -183,7 +183,7 @@ def test_what_is_left_is_the_best_checkpoint_that_passes(folder: Path, tmp_path:
     ours, theirs = (np.concatenate(pair_margins(one, groups, 4096)) for one in (model, again))
     assert np.abs(ours - theirs).max() == 0.0
     base = np.concatenate(pair_margins(tiny.loaded(folder), groups, 4096))
-    with model.without_adapter():
+    with model.model.disable_adapter():
         assert np.abs(np.concatenate(pair_margins(model, groups, 4096)) - base).max() == 0.0
     assert np.abs(ours - base).max() > 1e-3
     assert all("lora_" in name for name in tiny.weights(tmp_path))
