@@ -78,10 +78,7 @@ class Slots:
             self._take(tokens)
             return True
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if first:
-            self._waiting.appendleft((turn, tokens))
-        else:
-            self._waiting.append((turn, tokens))
+        (self._waiting.appendleft if first else self._waiting.append)((turn, tokens))
         if self._timer is None or first:
             self.wake()
         try:

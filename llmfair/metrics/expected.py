@@ -14,8 +14,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar, Literal
+from functools import cached_property, partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -233,49 +233,48 @@ def orders_as_samples(judged: Judged, cutoff: int) -> Retrieved:
     )
 
 
-_EXPOSED: dict[str, Any] = {
-    "reads": Retrieved, "of_lists": orders_as_samples, "cutoff": "none", "bounds": (0.0, math.inf),
-    "params": {"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples")},
+OF_ITEMS: dict[str, Any] = {
+    "reads": Retrieved, "cutoff": "none",
     "undefined": {
         "no_useful": "no item is useful",
+        "no_useful_of_group": "no useful item",
+        "no_share": "it gets nothing",
         "no_samples": "no list was drawn",
         "one_sample": "of one list nothing is known of the others",
-        "degenerate": "every policy shows the same",
+        "nothing_attributed": "no answer rests on a shown item",
+        "not_judged": "nobody judged what was cited",
+        "nothing_cited": "no answer cites an item",
     },
+}  # fmt: skip
+_EXPOSED: dict[str, Any] = {
+    **OF_ITEMS, "of_lists": orders_as_samples, "bounds": (0.0, math.inf),
+    "params": {"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples")},
+    "undefined": {**OF_ITEMS["undefined"], "degenerate": "every policy shows the same"},
 }  # fmt: skip
 
 
-def _exposed(
-    name: str, figure: str, label: str, better: Literal["lower", "higher"], cite: str, says: str
-) -> None:
-    """Defines the measure of one of the three figures."""
-
-    def values(retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Values:
-        figures = expected(retrieved, norm, of)
-        if isinstance(figures, Undefined):
-            return figures
-        bounded = getattr(figures, figure)
-        if bounded is None:
-            return Undefined("no_useful")
-        if bounded.degenerate and norm != "raw":
-            return Convention(bounded.otherwise, "degenerate")
-        return float(bounded.value if norm == "raw" else bounded.normalised)
-
-    measure(name, label=label, better=better, cite=cite, says=says, **_EXPOSED)(values)
+def _exposed(figure: str, retrieved: Retrieved, cutoff: None, norm: str, of: str) -> Values:
+    """One of the three figures."""
+    figures = expected(retrieved, norm, of)
+    if isinstance(figures, Undefined):
+        return figures
+    bounded = getattr(figures, figure)
+    if bounded is None:
+        return Undefined("no_useful")
+    if bounded.degenerate and norm != "raw":
+        return Convention(bounded.otherwise, "degenerate")
+    return float(bounded.value if norm == "raw" else bounded.normalised)
 
 
-_exposed(
-    "EE-D", "disparity", "exposure disparity", "lower", "Σ ε², 0 when all items are shown alike",
-    "How unequally items are shown: 0 when all alike, 1 when always the same list.",
-)  # fmt: skip
-_exposed(
-    "EE-R", "relevance", "exposure of useful items", "higher", "Σ ε ε*",
-    "How much of what is shown is useful: 1 when nothing else could be, 0 when nothing less could.",
-)  # fmt: skip
-_exposed(
-    "EE-L", "loss", "expected exposure loss", "lower", "Σ (ε − ε*)²",
-    "How far exposure is from equal exposure of equally useful items: 0 when it is that.",
-)  # fmt: skip
+for name, figure, label, better, cite, says in (
+    ("EE-D", "disparity", "exposure disparity", "lower", "Σ ε², 0 when all items are shown alike",
+        "How unequally items are shown: 0 when all alike, 1 when always the same list."),
+    ("EE-R", "relevance", "exposure of useful items", "higher", "Σ ε ε*",
+        "How much of what is shown is useful: 1 when nothing else could be, 0 when nothing less could."),
+    ("EE-L", "loss", "expected exposure loss", "lower", "Σ (ε − ε*)²",
+        "How far exposure is from equal exposure of equally useful items: 0 when it is that."),
+):  # fmt: skip
+    measure(name, label=label, better=better, cite=cite, says=says, **_EXPOSED)(partial(_exposed, figure))
 
 
 # Whether groups of items, such as the sources they are from, get what their useful items are worth. Of each query the
@@ -283,16 +282,7 @@ _exposed(
 # without a group count in the whole.
 
 
-OF_GROUPS: dict[str, Any] = {
-    "reads": Retrieved, "cutoff": "none", "bounds": (0.0, math.inf), "aggregate": "ratio-of-shares",
-    "undefined": {
-        "no_useful": "no item is useful",
-        "no_useful_of_group": "no useful item",
-        "no_share": "it gets nothing",
-        "no_samples": "no list was drawn",
-        "nothing_attributed": "no answer rests on a shown item",
-    },
-}  # fmt: skip
+OF_GROUPS: dict[str, Any] = {**OF_ITEMS, "bounds": (0.0, math.inf), "aggregate": "ratio-of-shares"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,9 +340,7 @@ def useful_by_group(retrieved: Retrieved, cutoff: None) -> Values:
 
 
 _OF_CITATIONS: dict[str, Any] = {
-    "reads": Retrieved, "cutoff": "none", "bounds": (0.0, 1.0), "better": "higher",
-    "cite": "after ALCE [Gao et al. 2023]",
-    "undefined": {"not_judged": "nobody judged what was cited", "nothing_cited": "no answer cites an item"},
+    **OF_ITEMS, "bounds": (0.0, 1.0), "better": "higher", "cite": "after ALCE [Gao et al. 2023]",
 }  # fmt: skip
 
 

@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from llmfair.metrics.base import Convention, Flags, Floats, Free, Undefined, Value, Values, measure
-from llmfair.metrics.expected import OF_GROUPS, ListSample, Retrieved, mean_of_samples, of_useful, squares_of
+from llmfair.metrics.expected import (
+    OF_GROUPS,
+    OF_ITEMS,
+    ListSample,
+    Retrieved,
+    mean_of_samples,
+    of_useful,
+    squares_of,
+)
 from llmfair.nouns import LEAST_GAIN
 
 LABEL_OUTPUT = "label_output"
@@ -40,22 +48,22 @@ def expected_utility(retrieved: Retrieved) -> float | Undefined:
     return mean_of_samples(utilities, "no_output")
 
 
-_REASONS = {
-    "no_output": "no answer is there",
-    "no_ceiling": "no best utility is known",
-    "zero_ceiling": "no list of the query has any utility",
-    "no_baseline": "the deterministic list has no answer",
-    "no_attribution": "no answer was attributed",
-    LABEL_OUTPUT: "an answer that is a label claims nothing by itself",
-    "nothing_attributed": "no answer rests on a shown item",
-    "no_samples": "no list was drawn",
-    "no_useful_items": "no query has two useful items",
-    "rare_losses": "rare large losses are not ruled out",
-    "larger_alpha": "a larger alpha is not shown to keep it",
-    "beyond_worst_loss": "a query lost more than --worst-loss",
-    "one_sample": "of one list nothing is known of the others",
+_OF_ANSWERS: dict[str, Any] = {
+    **OF_ITEMS,
+    "undefined": {
+        **OF_ITEMS["undefined"],
+        "no_output": "no answer is there",
+        "no_ceiling": "no best utility is known",
+        "zero_ceiling": "no list of the query has any utility",
+        "no_baseline": "the deterministic list has no answer",
+        "no_attribution": "no answer was attributed",
+        LABEL_OUTPUT: "an answer that is a label claims nothing by itself",
+        "no_useful_items": "no query has two useful items",
+        "rare_losses": "rare large losses are not ruled out",
+        "larger_alpha": "a larger alpha is not shown to keep it",
+        "beyond_worst_loss": "a query lost more than --worst-loss",
+    },
 }
-_OF_ANSWERS: dict[str, Any] = {"reads": Retrieved, "cutoff": "none", "undefined": _REASONS}
 
 
 @measure(

@@ -281,8 +281,7 @@ def _of_choices(judged: Judged) -> QueryComparisons | Undefined:
         for one, other in combinations(met, 2):
             if one[0] == other[0]:
                 shown[0, Stratum.RELEVANT if one[0] > 0 else Stratum.IRRELEVANT] += met[one] * met[other]
-        last = max(1, len(encounter.shown) - 1)
-        stood = {doc_id: 2 * slot / last - 1 for slot, doc_id in enumerate(encounter.shown)}
+        stood = dict(zip(encounter.shown, _slots(encounter, encounter.shown).tolist(), strict=True))
         for number, chosen in enumerate(encounter.ranked):
             if group_of[chosen] < 0:
                 continue

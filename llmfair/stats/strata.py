@@ -461,8 +461,7 @@ class Figure:
 
     `reason`: None where there is a figure; `too_few_comparisons`, `too_few_queries`, `always_one_way`, `separated`.
     `independent`: of the comparisons that all went one way. `recurs`: items are in several queries, so many as are
-    `recurring`; `clusters`: effective ones, of the way that has fewest. `shared`: slots have their effect from both
-    strata.
+    `recurring`; `clusters`: effective ones, of the way that has fewest.
     """
 
     comparisons: int
@@ -475,7 +474,6 @@ class Figure:
     independent: int = 0
     recurs: bool = False
     clusters: float | None = None
-    shared: bool = False
     fit: Fit | None = None
     recurring: int = 0
 
@@ -550,8 +548,7 @@ def figure(outcomes: Compared, stratum: Stratum | None = None, contrast: Contras
     fit, rows = None, own
     if stratum is None or count >= FEWEST_ALONE:
         fit = fitted(own, own.weights(stratum))
-    shared = stratum is not None and fit is None
-    if shared:
+    if stratum is not None and fit is None:
         rows = pair
         fit = fitted(rows, rows.weights(None), stratum)
     if fit is None:
@@ -568,7 +565,7 @@ def figure(outcomes: Compared, stratum: Stratum | None = None, contrast: Contras
     freedom = max(1.0, spread.clusters - 1) if spread.recurs else queries - 1.0
     return Figure(
         count, queries, None, fit.log_odds, round(spread.error, DECIMALS), freedom, recurs=spread.recurs,
-        clusters=spread.clusters, shared=shared, fit=fit, recurring=recurring,
+        clusters=spread.clusters, fit=fit, recurring=recurring,
     )  # fmt: skip
 
 
@@ -619,15 +616,11 @@ def effects(outcomes: Compared, stratum: Stratum | None = None) -> dict[int, Fig
 
 @dataclass(frozen=True, eq=False)
 class GroupFit:
-    """One fit of all groups: `component` of each, within which they are linked, and the groups that have a coefficient.
-
-    `shared`: slots have their effect from both strata.
-    """
+    """One fit of all groups: `component` of each, within which they are linked, and those that have a coefficient."""
 
     fit: Fit
     effects: tuple[int, ...]
     component: Integers
-    shared: bool
 
     @cached_property
     def moved(self) -> _Moved:
@@ -651,7 +644,7 @@ class GroupFit:
         error = moved.error(np.linalg.solve(fit.hessian, contrast).astype(float), jackknife)
         return Figure(
             comparisons, queries, None, fit.log_odds, round(error, DECIMALS), max(1.0, clusters - 1),
-            recurs=moved.recurs, clusters=clusters, shared=self.shared, fit=fit,
+            recurs=moved.recurs, clusters=clusters, fit=fit,
             recurring=int(np.isin(moved.group[moved.lists > 1], [*groups]).sum()),
         )  # fmt: skip
 
@@ -674,15 +667,15 @@ def group_fit(outcomes: Compared, stratum: Stratum | None = None) -> GroupFit | 
     groups = int(outcomes.numbers.max(initial=-1)) + 1
     own = outcomes.of_stratum(stratum)
     component = _linked(own, None, groups)
-    rows, shared = own.among(component), False
+    rows = own.among(component)
     if not rows.size:
         return None
     fit = fitted(rows, rows.weights(stratum)) if stratum is None or rows.size >= FEWEST_ALONE else None
     if fit is None and stratum is not None:
-        rows, shared = outcomes.among(_linked(outcomes, stratum, groups), stratum), True
+        rows = outcomes.among(_linked(outcomes, stratum, groups), stratum)
         fit = fitted(rows, rows.weights(None), stratum)
     if fit is not None:
-        outcomes.fits[stratum] = GroupFit(fit, rows.effects, component, shared)
+        outcomes.fits[stratum] = GroupFit(fit, rows.effects, component)
     return outcomes.fits[stratum]
 
 

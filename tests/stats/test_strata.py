@@ -72,7 +72,6 @@ def test_known_answers() -> None:
                     known["recurs"],
                     known["slot_columns"],
                 ), where
-                assert value.shared is (known["fit"] == "shared"), where
                 assert value.few_items is known.get("few_items", False), where
                 figures = (
                     math.exp(value.log_odds),
@@ -269,7 +268,7 @@ def test_counted_pairs_have_the_figures_of_all_comparisons(
     both = [counted(x) for x in (comparisons, replace(comparisons, ahead=np.roll(comparisons.ahead, 7)))]
     figures = [[figure(each, stratum) for each in of_it] for of_it in both]
     for here, there in figures:
-        facts = [(x.comparisons, x.queries, x.recurs, x.recurring, x.shared) for x in (here, there)]
+        facts = [(x.comparisons, x.queries, x.recurs, x.recurring) for x in (here, there)]
         assert facts[0] == facts[1]
         assert here.log_odds == pytest.approx(there.log_odds, abs=1e-9)
         assert (here.error, here.freedom) == pytest.approx((there.error, there.freedom), rel=1e-9)
