@@ -271,7 +271,7 @@ class Batches:
                 "leave --batch out, or check --base-url, which often ends in /v1",
             )
         if not 200 <= reply.status < 300:
-            raise self.backend.failure(refusal_of(reply.status, reply.body), reply.headers)
+            raise self.backend.failure(reply)
         try:
             return read(reply.body)
         except UNPARSEABLE:
@@ -402,8 +402,8 @@ class _Asking:
             self.keys[batch.file] = keys
         self.rounds = Counter(key for keys in self.keys.values() for key in keys)
         self.request = requests(NoBackend(self.server.identity), self.sampling)
-        self.failed: dict[str, BackendError | UsageError] = {}
-        self.collected: set[str] = set()
+        self.failed = dict[str, BackendError | UsageError]()
+        self.collected = set[str]()
         self.budget = Budget(self.limits)
 
     @property

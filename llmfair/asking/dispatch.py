@@ -123,7 +123,7 @@ class Asker:
         self.budget = Budget(limits)
         self.budget.calls, self.budget.spent = progress.calls, progress.cost or 0.0
         self.request = requests(self.backend, self.sampling)
-        self.asked: dict[str, asyncio.Future[Completion]] = {}
+        self.asked = dict[str, asyncio.Future[Completion]]()
         self.noted = set[str]()
         self.answers = self.unspoken = self.in_a_row = 0
         self.opened = False

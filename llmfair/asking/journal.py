@@ -192,7 +192,7 @@ class JournalAnswers:
     _file: int
 
     def __init__(self, path: Path) -> None:
-        self._offsets: dict[int, int] = {}
+        self._offsets = dict[int, int]()
         with files.opened(path) as file:
             self._file = os.dup(file.fileno())
             for _, offset, _, row in _lines(file):
@@ -234,9 +234,9 @@ class Journal(JournalAnswers):
 
     def __init__(self, path: Path, run: str, identity: str) -> None:
         self.path = path
-        self.skipped: list[int] = []
+        self.skipped = list[int]()
         self.shared = 0
-        self.servers: Counter[str] = Counter()
+        self.servers = Counter[str]()
         self._offsets = {}
         self._synced = time.monotonic()
         self._syncing: Future[None] | None = None

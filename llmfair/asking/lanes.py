@@ -68,7 +68,7 @@ class Slots:
         self.taken = 0
         self.requests = list(requests)
         self.tokens = tokens
-        self._waiting: deque[tuple[asyncio.Future[bool], int]] = deque()
+        self._waiting = deque[tuple[asyncio.Future[bool], int]]()
         self._held_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -178,7 +178,7 @@ class Adaptive:
         self.slots.limit = min(START, most)
         self.bucket: Bucket | None = None
         self._successes = 0
-        self._last: deque[bool] = deque()
+        self._last = deque[bool]()
         self._tells = False  # its refusals have a Retry-After
         self._since: float | None = None  # the sample began with a refusal
         self._accepted = 0
@@ -324,7 +324,7 @@ class Lanes:
     def __init__(self, backend: Backend, limits: Limits, tell: Callable[[str], None]) -> None:
         self.all = [Lane(member, limits, name) for name, member in members_of(backend).items()]
         self.tell = tell
-        self._looking: set[asyncio.Task[None]] = set()
+        self._looking = set[asyncio.Task[None]]()
 
     @property
     def standing(self) -> int:

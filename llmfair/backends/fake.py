@@ -113,7 +113,7 @@ class Fake(NoBackend):
         behind = "" if injected.behind == Side.PROTECTED else f" behind={injected.behind}"
         self.identity = f"fake {injected.model} {parameters}{behind} seed={injected.seed}"
         self.model = f"fake:{injected.model}"
-        self._attempts: dict[str, int] = {}
+        self._attempts = dict[str, int]()
 
     async def complete(self, request: Request) -> Completion:
         injected, chat = self.injected, request.chat

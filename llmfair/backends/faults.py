@@ -46,16 +46,14 @@ class Refusal:
     """A reply without an answer. `words` are the server's on one line, `text` its codes, types and words together.
 
     `field`: the part of the request that is refused, if one is named; `wait`: seconds after which the body asks to come
-    again; `nature`: what the body is.
+    again.
     """
 
     fault: Fault
-    status: int
     words: str
     text: str
     field: str
     wait: float | None
-    nature: str
 
     @property
     def unknown(self) -> bool:
@@ -174,7 +172,7 @@ def refusal_of(status: int, reply: bytes) -> Refusal:
     if fault is Fault.REFUSED and meant in (400, 422) and field in FIELDS:
         fault = Fault.FIELD
     wait = next((float(text[:-1]) for text in texts["wait"] if re.fullmatch(r"\d{1,7}(\.\d+)?s", text)), None)
-    return Refusal(fault, status, words, text, field, wait, nature_of(reply))
+    return Refusal(fault, words, text, field, wait)
 
 
 def unknown_field(status: int, reply: bytes, names: Collection[str]) -> str:

@@ -196,7 +196,7 @@ class OpenAI(Server):
             self.server_name = ""
         if options.system == "fold":
             self.identity += " fold"
-        self._broken_off: set[str] = set()
+        self._broken_off = set[str]()
 
     def body(self, request: Request) -> bytes:
         messages = request.chat.messages

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import llmfair
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.faults import LIMITS, UNPARSEABLE, Fault, Refusal, refusal_of
+from llmfair.backends.faults import LIMITS, UNPARSEABLE, Fault, nature_of, refusal_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
 from llmfair.io.files import decode
@@ -109,9 +109,8 @@ class Server(ABC):
             with suppress(*UNPARSEABLE):
                 completion = self.completion(reply.body, request, seconds)
         if completion is None:
-            refusal = refusal_of(reply.status, reply.body)
-            if refusal.fault is not Fault.BLOCKED:
-                raise self.failure(refusal, reply.headers, request)
+            if refusal_of(reply.status, reply.body).fault is not Fault.BLOCKED:
+                raise self.failure(reply, request)
             completion = Completion("", Finish.FILTERED, seconds=seconds)
         texts = {name: text for name in _TEXTS if (text := getattr(completion, name))}
         together = "\n".join(texts.values())
@@ -162,7 +161,7 @@ class Server(ABC):
         if not models and not self.lists_models and (answers or reply.status in _ELSEWHERE):
             return
         if not answers:
-            raise self.failure(refusal_of(reply.status, reply.body), reply.headers)
+            raise self.failure(reply)
         if self.name not in models:
             has = self.hidden(", ".join(models[:MOST_NAMED])) or "none"
             raise BackendError(
@@ -192,14 +191,13 @@ class Server(ABC):
             "--max-reply reads longer ones",
         )
 
-    def failure(
-        self, refusal: Refusal, headers: Mapping[str, str], request: Request | None = None
-    ) -> LlmfairError | RateLimited | Transient:
-        """The exception of a refusal; without `request`, of something else."""
-        status, quote, key = refusal.status, self.quote(refusal.words), self.key_variables[0]
+    def failure(self, reply: Reply, request: Request | None = None) -> LlmfairError | RateLimited | Transient:
+        """The exception of a reply that refuses a request, or something else where there is none."""
+        refusal = refusal_of(reply.status, reply.body)
+        status, quote, key = reply.status, self.quote(refusal.words), self.key_variables[0]
         redirect = " (a redirect, which is not followed)" if status in _REDIRECTS else ""
         says = f"{self.server} answers {status}{redirect}{quote}"
-        again = retry_after(headers, time.time())
+        again = retry_after(reply.headers, time.time())
         match refusal.fault:
             case Fault.SPENT:
                 return BackendError(
@@ -209,7 +207,7 @@ class Server(ABC):
                 return RateLimited(refusal.wait if again is None else again, quote)
             case Fault.PASSING:
                 if status < 300:
-                    says = f"{self.server} answers without {self.answers}{quote or f' ({refusal.nature})'}"
+                    says = f"{self.server} answers without {self.answers}{quote or f' ({nature_of(reply.body)})'}"
                 return Transient(says, again)
             case Fault.KEY:  # not quoted: it may repeat parts of the key
                 word = "refuses the key" if self._key_sent else "asks for a key"

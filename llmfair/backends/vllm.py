@@ -144,12 +144,12 @@ class VLLM:
             adapter = f"adapter={self.adapter.sha256[:16]}"
             parts.append(adapter if options.adapted else f"max_lora_rank={lora_rank(self.adapter)}")
         self.identity = " ".join(parts)
-        self.facts: dict[str, Any] = {}
+        self.facts = dict[str, Any]()
         self.gpus = int(self.arguments.get("tensor_parallel_size", 1))
         self._engine: Any = None
         self._lora: Any = None
         self._numbers = itertools.count()
-        self._broken_off: set[str] = set()
+        self._broken_off = set[str]()
 
     async def open(self) -> None:
         """Starts the engine. Raises BackendError, and UsageError for what it or the chat template does not take."""

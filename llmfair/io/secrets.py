@@ -107,7 +107,7 @@ def _address(text: str) -> str:
     return _QUERY.sub(query, _USERINFO.sub(f"{HIDDEN}@", text)) if "://" in text else text
 
 
-_noted: set[str] = set()
+_noted = set[str]()
 
 
 def note(value: Any) -> None:

@@ -80,7 +80,7 @@ def comparisons(n: int, pairs: int, windows: Windows) -> float:
 
 def first_shown(windows: Windows) -> list[list[int]]:
     """The ranks that each window shows for the first time in a pass; what it shows again has been ranked before."""
-    seen: set[int] = set()
+    seen = set[int]()
     ranks = []
     for start, end in windows:
         ranks.append([rank for rank in range(start, end) if rank not in seen])
