@@ -312,8 +312,7 @@ def read_sent(folder: Path) -> list[Sent]:
     if not path.exists():
         return []
     try:
-        batches: list[Sent] = read_document(path, _Sent).batches
-        return batches
+        return list(read_document(path, _Sent).batches)
     except UsageError as damaged:
         raise RunConflict(damaged.message, AGAIN) from None
 

@@ -147,7 +147,7 @@ class Server(ABC):
         self._key_sent = key != NO_KEY or headers["authorization"] != f"Bearer {NO_KEY}"
         secretive = [(name, value) for name, value in headers.items() if name not in _OURS]
         self._hide = secrets.without([*secrets.known(), *secrets.of_headers(secretive)])
-        quoted = {key, *secrets.noted(), *secrets.of_headers(secretive, every=True)} - {NO_KEY}
+        quoted = {key, *secrets.noted, *secrets.of_headers(secretive, every=True)} - {NO_KEY}
         self._hide_quoted = secrets.quoted(quoted)
         return headers
 
@@ -197,7 +197,7 @@ class Server(ABC):
         status, quote, key = reply.status, self.quote(refusal.words), self.key_variables[0]
         redirect = " (a redirect, which is not followed)" if status in _REDIRECTS else ""
         says = f"{self.server} answers {status}{redirect}{quote}"
-        again = retry_after(reply.headers, time.time())
+        again = retry_after(reply.headers)
         match refusal.fault:
             case Fault.SPENT:
                 return BackendError(

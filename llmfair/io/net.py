@@ -313,17 +313,17 @@ def cause_of(error: Exception, server: str, seconds: float) -> str:
 # When to come again
 
 
-def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds the server asks to wait; None where it says nothing that can be read.
 
-    Until a moment it is reckoned from that of its own `Date`, else from the Unix time `now`: clocks differ.
+    Until a moment it is reckoned from that of its own `Date`, else from now: clocks differ.
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         with suppress(KeyError, ValueError):
             seconds = float(headers[name]) / unit
             if 0 <= seconds < math.inf:
                 return seconds
-    until = None
+    until, now = None, time.time()
     with suppress(KeyError, ValueError, OverflowError):
         until = parsedate_to_datetime(headers["retry-after"]).timestamp()
         now = parsedate_to_datetime(headers["date"]).timestamp()

@@ -107,7 +107,8 @@ def _address(text: str) -> str:
     return _QUERY.sub(query, _USERINFO.sub(f"{HIDDEN}@", text)) if "://" in text else text
 
 
-_noted = set[str]()
+noted = set[str]()
+"""What was given as a secret, in settings or on the command line."""
 
 
 def note(value: Any) -> None:
@@ -117,12 +118,7 @@ def note(value: Any) -> None:
             note(part)
     elif isinstance(value, str):
         name, _, read = _named(value)
-        hidden(read, name, _noted)
-
-
-def noted() -> frozenset[str]:
-    """What was given as a secret, in settings or on the command line."""
-    return frozenset(_noted)
+        hidden(read, name, noted)
 
 
 def said(text: str) -> str:
@@ -132,7 +128,7 @@ def said(text: str) -> str:
 
 def known() -> Iterator[str]:
     """The secrets there are: of the environment, and what was noted."""
-    yield from _noted
+    yield from noted
     for name, value in os.environ.items():
         if is_secret(name):
             yield from (value.strip(), *value.split())

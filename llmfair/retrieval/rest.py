@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -215,7 +214,7 @@ class SearchServer:
     def _read(self, status: int, headers: Mapping[str, str], reply: bytes) -> dict[str, Any] | None:
         """The object that a reply holds, without secrets; None of what the server does not have."""
         if status == 429:
-            limited = RateLimited(retry_after(headers, time.time()))
+            limited = RateLimited(retry_after(headers))
             limited.cause = f"{self.name} limits the rate (429)"
             raise limited
         answer: Any = None
@@ -224,7 +223,7 @@ class SearchServer:
         answer = answer if isinstance(answer, dict) else None
         says = f"{self.name} answers {status}{self.quote(answer and answer.get('error'))}"
         if status in PASSING:
-            raise Transient(says, retry_after(headers, time.time()))
+            raise Transient(says, retry_after(headers))
         if status in (401, 403):  # not quoted: it may repeat parts of the key
             raise MissingKey(
                 f"{self.name} does not accept the key, or asks for one ({status}).",

@@ -115,7 +115,7 @@ FAULTS: dict[str, Answer] = {
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in EVERYWHERE.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(secrets, "_noted", set())
+    monkeypatch.setattr(secrets, "noted", set())
 
 
 def nowhere(*found: Outcome) -> None:

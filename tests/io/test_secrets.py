@@ -98,7 +98,7 @@ def test_only_what_no_answer_holds_by_chance_is_looked_for_in_answers() -> None:
     ],
 )
 def test_what_is_given_is_looked_for(monkeypatch: pytest.MonkeyPatch, given: str, of: str) -> None:
-    monkeypatch.setattr(secrets, "_noted", set())
+    monkeypatch.setattr(secrets, "noted", set())
     given, canary = (text.replace("{}", "c4nary-0123") for text in (given, of))
     secrets.note([given])
     assert secrets.said(f"it got {canary}, no {canary!r}") == "it got ***, no '***'"
