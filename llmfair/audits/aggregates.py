@@ -328,10 +328,6 @@ class Preference:
     slots_decide: bool = False
     tied: float = 0.0
 
-    @property
-    def comparisons(self) -> int:
-        return self.figure.comparisons
-
     def could_leave(self, band: tuple[float, float]) -> bool:
         """Whether odds would lie beyond the band if one group were ahead wherever there is no tie."""
         least = self.tied / 2 / (1 - self.tied / 2)

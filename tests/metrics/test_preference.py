@@ -78,7 +78,7 @@ def test_known_answers() -> None:
         assert odds is not None, case["id"]
         for name, of_it in [("pooled", odds.pooled), *odds.strata.items()]:
             known, where = expected[str(name)], (case["id"], name)
-            assert of_it.comparisons == known["comparisons"], where
+            assert of_it.figure.comparisons == known["comparisons"], where
             if known["status"] == "figure":
                 limits = of_it.estimate.value, of_it.estimate.low, of_it.estimate.high
                 assert limits == pytest.approx((known["odds"], known["low"], known["high"]), rel=1e-7), where
@@ -116,7 +116,7 @@ def test_swapping_the_groups_inverts_the_odds_and_their_limits() -> None:
     assert there and back and there.estimate.low and there.estimate.high and back.estimate.high
     assert there.estimate.value == pytest.approx(1 / (back.estimate.value or 0))
     assert there.estimate.low == pytest.approx(1 / back.estimate.high)
-    assert there.comparisons == back.comparisons
+    assert there.figure.comparisons == back.figure.comparisons
     assert there.null_scores == pytest.approx(-back.null_scores)
 
 

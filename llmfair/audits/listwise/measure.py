@@ -315,9 +315,6 @@ def findings_of(
         if reason == TOO_FEW and len(values) >= FEWEST_QUERIES:  # were asked, of which some compare nothing
             reason = OF_SOME.get(str(undefined), reason)
         excess = aggregates.aggregate("ratio-of-means", ratios.get(name, []), inference)
-        beyond = None
-        if excess is not None and excess.value is not None:
-            beyond = results.Excess(excess.value, excess.low, excess.high, excess.n)
         findings[name] = ListwiseFinding(
             measure=str(headline),
             conclusion=conclusion,
@@ -328,7 +325,9 @@ def findings_of(
             left_out=missing,
             unjudged=rule.unjudged,
             useful=use,
-            excess=beyond,
+            excess=None
+            if excess is None or excess.value is None
+            else results.Excess(excess.value, excess.low, excess.high, excess.n),
             permutation=shuffled.get(name),
             power=aggregates.odds_power(odds.pooled.estimate, rule.band, rule.level),
         )
@@ -447,7 +446,7 @@ def list_odds(values: Iterable[Value], rule: HowRanked, left_out: float = 0.0) -
 def _odds(odds: Preference, rule: HowRanked) -> results.Odds:
     estimate, figure = odds.estimate, odds.figure
     return results.Odds(
-        estimate.value, estimate.low, estimate.high, estimate.n, odds.comparisons, odds.bound, estimate.reason,
+        estimate.value, estimate.low, estimate.high, estimate.n, figure.comparisons, odds.bound, estimate.reason,
         no_preference(odds, rule), figure.outside(rule.band), figure.recurring, figure.clusters,
     )  # fmt: skip
 

@@ -478,10 +478,10 @@ class ListwiseWords(VerdictWords):
             )
             says += f" ({case.counted})" * (excess.n != figure.n)
         elif figure.value is not None and figure.low is not None and figure.high is not None:
-            shares = [100 * odds / (1 + odds) for odds in (figure.value, figure.low, figure.high)]
+            ends = (figure.value, figure.low, figure.high)
             if not protected:
-                shares = [100 - shares[0], 100 - shares[2], 100 - shares[1]]
-            often, low, high = phrases.numbers(shares, (50,), 0)
+                ends = (1 / figure.value, 1 / figure.high, 1 / figure.low)
+            often, low, high = phrases.numbers([100 * odds / (1 + odds) for odds in ends], (50,), 0)
             alike = "" if finding.unjudged else "equally relevant "
             alike = alike if finding.decisive == "all" else f"{finding.decisive} "
             says = (
@@ -562,15 +562,14 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
     cells = results.by_key()
     design = results.design
     conditions = [name for name in design.conditions if results.chains[name].ranked]
-    names = {condition: TITLES.get(condition, condition) for condition in (*conditions, INITIAL)}
     across, up = utility_of(results.shown, declared) or "", ratio_of(results.shown, declared) or ""
     points = list[Point]()
-    for condition, name in names.items() if across and up else ():
+    for condition in (*conditions, INITIAL) if across and up else ():
         utility = value_of(cells.get((across, condition)))
         # of the input there is nothing to control for
         ratio = on_log(value_of(cells.get((up, condition)) or cells.get((plain_name(up), condition))))
         if utility and ratio:
-            points.append((name, utility, ratio))
+            points.append((TITLES.get(condition, condition), utility, ratio))
     if points:
         of = results.reach.get(plain_name(up), Reach())
         reach = None if of.low is None or of.high is None else (of.low, of.high)
