@@ -26,7 +26,6 @@ from llmfair.errors import UsageError, did_you_mean
 from llmfair.io.files import sha256
 from llmfair.io.text import count, in_markdown, listed, p_text
 from llmfair.io.trec import UNKNOWN, read_groups
-from llmfair.metrics.base import plain_name
 from llmfair.nouns import BETWEEN, CROSSED, Conclusion
 from llmfair.report.figures import value_of
 from llmfair.report.groups import Fact, named
@@ -41,7 +40,6 @@ from llmfair.stats.selection import FOUR_FIFTHS, Entries, by_chance, impact_rati
 
 FIRST = 20
 SELECTING = ("ImpactRatio", "SelectionRate", "P")
-"""Measures that say how many of each list are looked at, the first before others; else it is so many."""
 LEAST = 50
 """A category with less than one in so many, 2 %, may be left out of impact ratios: 6 RCNY 5-301 (d)."""
 MOST_ATTRIBUTES = 3
@@ -239,9 +237,7 @@ def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
         chosen = [scores[place] > middle for place in places]
         rate, says = "scoring rate", f"share of a category with a score above {middle:.4g}, the median of all"
     else:
-        # those of selection, else precision
-        cutoffs = (re.match(rf"{of}@(\d+)", name) for of in SELECTING for name in measures)
-        k = at or next((int(cutoff[1]) for cutoff in cutoffs if cutoff), FIRST)
+        k = at or cutoff(measures)
         if all(len(lists[query_id].doc_ids) <= k for query_id in rankings):
             raise UsageError(
                 f"no list has more than {k}, so everybody would be selected.", "--at N selects fewer"
@@ -251,6 +247,12 @@ def sample_of(run: RunDir, measures: Sequence[str], at: int | None) -> Sample:
         rate, says = f"selection rate at {k}", f"share of a category among the first {k} of a list"
     queries, people = zip(*places, strict=True)
     return Sample(condition, queries, people, chosen, rate, says)
+
+
+def cutoff(measures: Sequence[str]) -> int:
+    """How many of each list the run's measures look at: those of selection, else precision, else 20."""
+    cutoffs = (re.match(rf"{of}@(\d+)", name) for of in SELECTING for name in measures)
+    return next((int(cutoff[1]) for cutoff in cutoffs if cutoff), FIRST)
 
 
 def combined(wanted: str | None, known: Sequence[str]) -> Iterator[tuple[str, ...]]:
