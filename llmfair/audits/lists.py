@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from llmfair import nouns, registry
@@ -16,8 +17,7 @@ from llmfair.datasets.buckets import RELEVANT_FOR_PRECISION, ListDraw, draw, dra
 from llmfair.datasets.files import DataOptions, OwnData, searched
 from llmfair.datasets.trec_fair import unscored_topics
 from llmfair.errors import RunConflict, UsageError, did_you_mean
-from llmfair.io import files
-from llmfair.io.files import typed
+from llmfair.io.files import text_lines, typed
 from llmfair.io.text import count, parts
 from llmfair.io.trec import DECLARATION
 from llmfair.metrics.base import Groups, Sides
@@ -210,10 +210,7 @@ def selected_queries(dataset: Dataset, settings: ListSettings) -> list[Query]:
         queries = [query for query in queries if query.query_id not in unscored]
     elif text is not None:
         if text.startswith("@"):
-            try:
-                text = files.text(text[1:], files.MOST_RECORDED).removeprefix("\ufeff").replace("\n", ",")
-            except (OSError, ValueError) as error:
-                raise UsageError(f"--queries {text}: cannot be read: {error}", "one id a line") from None
+            text = ",".join(line for _, line in text_lines(Path(text[1:]), "one id a line"))
         wanted, ids = {*parts(text)}, {query.query_id for query in queries}
         if unknown := min(wanted - ids, default=""):
             near = did_you_mean(unknown, ids)
