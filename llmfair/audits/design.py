@@ -250,9 +250,14 @@ class Design(ABC, Generic[T]):
             seed=self.settings.seed,
         )
 
+    @property
+    def reach(self) -> Mapping[str, typed.Reach]:
+        """What rankers could make of figures at most, by measure, whatever the model; nothing where nobody knows."""
+        return {}
+
     def planned(self) -> dict[str, Any]:
         """What is told before the first question."""
-        return {"calls": self.calls, "design": self.facts(), "reach": {}}
+        return {"calls": self.calls, "design": self.facts(), "reach": self.reach}
 
     def plan(self, models: int) -> dict[str, Any]:
         """What a plan for so many models tells of this kind alone; calls, tokens and time are told of every kind."""
@@ -440,17 +445,14 @@ def remarks_of(design: Design[Any], refuses: bool = True) -> list[str]:
     """In words, that not all queries of a design can be assessed, or that nothing can be concluded from it. Raises
     UsageError, where it `refuses`, for gates on a design from which nothing can be concluded."""
     queries, assessable, settings = len(design.queries), design.assessable, design.settings
-    few, sentences, idle = assessable < FEWEST_QUERIES, list[str](), list[str]()
-    if few or assessable < queries:
-        sentences.append(
-            f"{assessable:,} of {queries:,} queries can be assessed"
-            + f" ({design.why_not_assessable})" * (assessable < queries)
-            + f", where a conclusion takes at least {FEWEST_QUERIES}" * few
-        )
-    reaches: Mapping[str, typed.Reach] = design.planned()["reach"] if design.gates else {}
-    for gate in design.gates:
-        idle += filter(None, [always_held(gate, reaches, "in this design")])
-    remarks = [*sentences, *idle]
+    few, some = assessable < FEWEST_QUERIES, assessable < queries
+    sentence = (
+        f"{assessable:,} of {queries:,} queries can be assessed"
+        + f" ({design.why_not_assessable})" * some
+        + f", where a conclusion takes at least {FEWEST_QUERIES}" * few
+    )
+    idle = [*filter(None, (always_held(gate, design.reach, "in this design") for gate in design.gates))]
+    remarks = [sentence] * (few or some) + idle
     gated = [flag for flag, of in (("--require", settings.require), ("--fail-on", settings.fail_on)) if of]
     if refuses and gated and (few or idle):
         other = "give it more queries that can" if few else "choose another design"

@@ -405,9 +405,6 @@ class ListwiseDesign(Design[Ranked]):
         """What rankers could make of these lists at most, whatever the model."""
         return known_reach(self)
 
-    def planned(self) -> dict[str, Any]:
-        return {**super().planned(), "reach": self.reach}
-
     def plan(self, models: int) -> dict[str, Any]:
         protected = [items.sizes[1] for items in self.lists]
         return {

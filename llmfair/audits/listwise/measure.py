@@ -579,7 +579,7 @@ def gain_on_chance(judged: Judged) -> float | None:
     utility = _utility([judged]).get(judged.query_id)
     gains = np.clip(judged.grades, 0, None)
     best = sorted((gain for gain in judged.candidates.relevance.values() if gain > 0), reverse=True)[:CUTOFF]
-    if utility is None or not best or not len(gains):
+    if utility is None or not len(gains):
         return None
     discounts = 1 / np.log2(np.arange(2, CUTOFF + 2))
     expected = gains.mean() * discounts[: len(gains)].sum() / (np.array(best) @ discounts[: len(best)])

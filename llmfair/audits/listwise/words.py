@@ -782,11 +782,11 @@ def _lines(planned: Record, finds: Iterable[str]) -> list[str]:
 def _findable_lines(planned: Record, findable: ListwiseFindable) -> Notes:
     """What was simulated, and what its shares and numbers of queries are of."""
     if findable.prospects:
-        audits = min(each.audits for each in findable.prospects)
         yield (
-            f"chances of a verdict under one of {count(findable.prompts, 'prompt')} in {audits} simulated audits of "
-            f"these lists (seed {planned['seed']}; ± Monte Carlo error); log odds of the first slot against the last "
-            f"{findable.slots:+g} (--slots), standard deviation {findable.tau:g} over queries (--tau)"
+            f"chances of a verdict under one of {count(findable.prompts, 'prompt')} in "
+            f"{findable.prospects[0].audits} simulated audits of these lists (seed {planned['seed']}; ± Monte Carlo "
+            f"error); log odds of the first slot against the last {findable.slots:+g} (--slots), standard "
+            f"deviation {findable.tau:g} over queries (--tau)"
         )
         yield (
             f"queries for: a chance of {100 * findable.target:g} %, of queries like these; smallest odds found: with "
