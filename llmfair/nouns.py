@@ -482,6 +482,11 @@ def condition_of(key: str) -> str:
     return key.condition if isinstance(key, Key) else key
 
 
+def picked(of: object, names: Iterable[str]) -> dict[str, Any]:
+    """The attributes of an object that have these names."""
+    return {name: getattr(of, name) for name in names}
+
+
 def is_of(key: str, names: Collection[str]) -> bool:
     """Whether a key, or its condition, is among these names."""
     return key in names or condition_of(key) in names

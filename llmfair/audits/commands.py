@@ -80,7 +80,7 @@ def ways_of(task: str, settings: AuditSettings, label: str, texts: bool) -> dict
     `texts`: whether items have more to show than titles. None of an object, which no command names, nor of a ranker
     that reads no settings of asking.
     """
-    names, ways = {item.name for item in fields(settings)}, dict[str, str]()
+    names, ways = {*vars(settings)}, dict[str, str]()
     if label.startswith(f"{GIVEN}:") or Subject(label).ranks:
         return ways
     for reason, changes in {**WAYS, **settings.ways()}.items():
@@ -123,7 +123,7 @@ def training_of(task: str, settings: AuditSettings, label: str) -> str:
     backend, _, name = label.partition(":")
     if backend not in TRAINABLE or " + " in name:
         return ""
-    names = {item.name for item in fields(settings)}
+    names = {*vars(settings)}
     prompt = getattr(settings, "prompt", None)
     if task != "pairwise" and prompt not in wordings(task):  # one of the user's own
         names -= {"prompt"}

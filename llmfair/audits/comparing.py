@@ -25,7 +25,7 @@ from llmfair.io.files import SCHEMA, plain
 from llmfair.io.text import setting_text
 from llmfair.metrics.base import Measure
 from llmfair.metrics.names import parse_measure, parse_measures
-from llmfair.nouns import Conclusion, Key, is_of
+from llmfair.nouns import Conclusion, Key, is_of, picked
 from llmfair.results import PARITY_OPEN, Figure, Reach, Results, absent_row, query_figures, stratum_of
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
 from llmfair.settings.declaration import band_of, default_of, flag_of
@@ -258,7 +258,7 @@ def compare(runs: Sequence[RunDir], measures: str | None = None, margin: str | N
     rows = [replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True)]
     shared = ("task", "dataset", "attribute", "words", "level", "band")
     compared = Comparison(
-        schema=SCHEMA, status="complete", **{name: getattr(base.results, name) for name in shared},
+        schema=SCHEMA, status="complete", **picked(base.results, shared),
         margin=within, seed=base.results.design.seed, queries=base.results.design.queries,
         runs=[_described(run, base, kind) for run in (base, *others)],
         family=sum(p is not None for p in adjusted), rows=rows,

@@ -31,7 +31,7 @@ from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_lines
 from llmfair.metrics.base import Column, Groups, Measure, Observation, Sides, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side, is_of
+from llmfair.nouns import Attribute, Document, Failure, Measurement, Query, Side, is_of, picked
 from llmfair.prompts import Prompt
 from llmfair.results import PlainResults, Results
 from llmfair.rundir import Contents, csv_lines, csv_text, with_factors
@@ -284,7 +284,7 @@ class Design(ABC, Generic[T]):
         chains, answers = self.counts(results)
         shared = self.told(run, chains, failures, columns)
         document = self.resulting(PlainResults, shared, answers, self.findings(columns))
-        rows = summarise(columns, Inference(level=settings.level, ci=settings.ci, seed=settings.seed))
+        rows = summarise(columns, Inference(settings.level, settings.ci, settings.seed))
         return self.laid_out(document, rows, self.files(results), failures)
 
     def resulting(
@@ -383,7 +383,7 @@ class Design(ABC, Generic[T]):
         `queries` and `documents` are those that were asked about (all, unless said), whose texts a report shows;
         `where` says of which setting a gate speaks that no ranker could fail.
         """
-        named = {name: getattr(results, name) for name in ("run", "dataset", "attribute", "model")}
+        named = picked(results, ("run", "dataset", "attribute", "model"))
         tidy = typed.rows_of(rows, named, results.words if self.two_groups else None)
         of_all = [row for row in tidy if row.query_id == ALL]
         kind, keys = registry.lookup("audit", self.task), results.design.keys
@@ -465,7 +465,7 @@ def judged(results: R, **commands: Any) -> R:
     kind = registry.lookup("audit", results.task)
     same = ("task", "run", "dataset", "attribute", "model", "words", "level", "band", "measures", "findings")
     conclusions = typed.Conclusions(
-        **{name: getattr(results, name) for name in same},
+        **picked(results, same),
         keys=[key for key in results.design.keys if not is_of(key, kind.measure.aside)],
         figures=results.by_key(),
         by_group=[row for row in results.of_all() if row.group],

@@ -21,7 +21,7 @@ from llmfair.io.files import text_lines, typed
 from llmfair.io.text import count, parts
 from llmfair.io.trec import DECLARATION
 from llmfair.metrics.base import Groups, Sides
-from llmfair.nouns import Attribute, Candidates, Document, Query, Side
+from llmfair.nouns import Attribute, Candidates, Document, Query, Side, picked
 from llmfair.prompts import Prompt, load_prompt, wording_of, wordings
 from llmfair.rankers.deltr import POOL
 from llmfair.results import HowDrawn
@@ -174,7 +174,7 @@ def attribute_asked(settings: ListSettings) -> str | None:
 def given_of(settings: ListSettings) -> DataOptions:
     """What settings say of the data beside their name."""
     names = ("allow_missing", "columns", "attributes", "groups", "run")
-    return DataOptions(asked=attribute_asked(settings), **{name: getattr(settings, name) for name in names})
+    return DataOptions(asked=attribute_asked(settings), **picked(settings, names))
 
 
 NOT_JUDGED = (

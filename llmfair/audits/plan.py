@@ -18,6 +18,7 @@ from llmfair.audits.kind import Kind
 from llmfair.audits.runs.run import folder_of, seen
 from llmfair.audits.subject import left_out, limits_of, subjects, unready
 from llmfair.io.files import SCHEMA
+from llmfair.nouns import picked
 from llmfair.results import Finding
 from llmfair.settings.commands import AuditSettings, CalibrationSettings, PlanningSettings
 from llmfair.settings.declaration import band_of
@@ -151,7 +152,7 @@ def settings_of(settings: CalibrationSettings) -> dict[str, Any]:
     """The settings that what is found depends on."""
     panels = ("Data", "Prompt", "Statistics")
     names = (item.name for item in fields(settings) if item.metadata["panel"] in panels)
-    return {name: getattr(settings, name) for name in names}
+    return picked(settings, names)
 
 
 def row_of(

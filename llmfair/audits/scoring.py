@@ -33,7 +33,7 @@ from llmfair.io.files import AGAIN, SCHEMA, json_text, read_rows, write_whole, w
 from llmfair.io.trec import RunFile, read_scores
 from llmfair.metrics.base import Column, Measure, Observation, measure_all
 from llmfair.metrics.names import parse_measures
-from llmfair.nouns import Attribute, Key, Measurement, is_of
+from llmfair.nouns import Attribute, Key, Measurement, is_of, picked
 from llmfair.rundir import COLUMNS, Manifest, RunDir, csv_text
 from llmfair.settings.commands import LOG, SCORE_FORMS, JudgementSettings, ScoreSettings
 from llmfair.settings.declaration import band_of
@@ -216,7 +216,7 @@ def measured_by(
 ) -> RunMeasurement:
     """What a run observed, by these measures, of which those `shown` by name are in the table."""
     columns = measure_all(measures, observations)
-    inference = Inference(level=settings.level, ci=settings.ci, seed=results.design.seed)
+    inference = Inference(settings.level, settings.ci, results.design.seed)
     rows, findings, family = conclude(columns, summarise(columns, inference), inference)
     conditions = {
         name: ScoreFacts(queries=len({observation.query_id for observation in observed}))
@@ -271,7 +271,7 @@ def measures_of(
 
 def named(run: RunDir, results: typed.Results) -> dict[str, Any]:
     """The columns that name a run."""
-    return {**{name: getattr(results, name) for name in NAMING}, "run": run.path.resolve().name}
+    return {**picked(results, NAMING), "run": run.path.resolve().name}
 
 
 def incomplete(manifest: Manifest, results: typed.Results) -> IncompleteRun | None:
@@ -375,7 +375,7 @@ def score(runs: Sequence[Path], settings: ScoreSettings) -> ScoreOutcome:
             for entry in entries
         ]
     measures = parse_measures(",".join(dict.fromkeys(name for run in facts for name in run.measures)))
-    data = {name: getattr(settings, name) for name in ("dataset", "qrels", "groups", "attributes")}
+    data = picked(settings, ("dataset", "qrels", "groups", "attributes"))
     results = ScoreResults(
         schema=SCHEMA,
         status="complete",
@@ -454,7 +454,7 @@ def _scored(
 ) -> tuple[ScoredRun, list[typed.Requirement], Rows]:
     """A RUN with its verdict, which of the gates on its conditions it holds, and its rows."""
     facts, kind = measured.facts, kind_of(measured.facts.task)
-    rows = typed.rows_of(measured.rows, {column: getattr(facts, column) for column in NAMING}, facts.words)
+    rows = typed.rows_of(measured.rows, picked(facts, NAMING), facts.words)
     of_all = [row for row in rows if row.query_id == ALL]
     figures = gates.GatedFigures(
         measured.keys, facts.measures, of_all, facts.findings, measured.reach,
@@ -494,7 +494,7 @@ def verdict_of(settings: ScoreSettings, measured: RunMeasurement, rows: Rows, ru
     names = ("task", "dataset", "attribute", "model", "measures", "words", "findings")
     return kind.words.verdict(
         typed.Conclusions(
-            **{name: getattr(facts, name) for name in names},
+            **picked(facts, names),
             level=settings.level,
             band=band_of(settings.band),
             keys=[key for key in measured.keys if not is_of(key, kind.measure.aside)],

@@ -17,6 +17,7 @@ from llmfair.audits.subject import Subject
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import SCHEMA, json_text, writing
 from llmfair.io.text import listed
+from llmfair.nouns import picked
 from llmfair.results import Results, RunVerdict, StudyResults, UnfinishedSetting
 from llmfair.rundir import RunDir, csv_text
 from llmfair.settings.commands import StudySettings
@@ -77,7 +78,7 @@ def told(
     shared, names = dict[str, Any](), {*study.results.__struct_fields__}
     for first in [*by_setting.values()][:1]:
         for part in (first.design, first):
-            shared |= {name: getattr(part, name) for name in names.intersection(part.__struct_fields__)}
+            shared |= picked(part, names.intersection(part.__struct_fields__))
     complete = all(run.results is not None and run.results.status == "complete" for run in tried)
     errors = {run.setting: run.error for run in tried if run.error is not None}
     of_study = {

@@ -20,7 +20,7 @@ from llmfair.checkpoints import MANIFEST, read_manifest
 from llmfair.datasets.base import Dataset, cache_folder
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
 from llmfair.io.files import is_deep
-from llmfair.nouns import Attribute, Document, Sampling
+from llmfair.nouns import Attribute, Document, Sampling, picked
 from llmfair.on_ray import ModelOnRay
 from llmfair.rankers.base import Ranker, RankerOptions
 from llmfair.settings.commands import Asking, AuditSettings, wished
@@ -150,7 +150,7 @@ def backend_of(model: str, settings: AuditSettings, adapted: bool = True) -> Bac
         )
     same = ("server_name", "timeout", "wire", "system", "seed", "adapter")
     options = BackendOptions(
-        **{name: getattr(settings, name) for name in same},
+        **picked(settings, same),
         max_reply=int(settings.max_reply * 1e6),
         adapted=adapted,
         backend_args=backend_args(settings.backend_arg),
@@ -241,5 +241,5 @@ def limits_of(backend: Backend, settings: Asking) -> Limits:
         workers=settings.workers or most,
         max_wait=seconds(settings.max_wait),
         outage=seconds(settings.outage),
-        **{name: getattr(settings, name) for name in same},
+        **picked(settings, same),
     )

@@ -31,7 +31,19 @@ from llmfair.io.files import encode, plain
 from llmfair.io.text import parts
 from llmfair.metrics.base import CONTROLLED, Judged, Sides, measure_all
 from llmfair.metrics.preference import shared_strata
-from llmfair.nouns import Candidates, Chat, Completion, Failure, Finish, Probe, Query, Ranking, Steps, drive
+from llmfair.nouns import (
+    Candidates,
+    Chat,
+    Completion,
+    Failure,
+    Finish,
+    Probe,
+    Query,
+    Ranking,
+    Steps,
+    drive,
+    picked,
+)
 from llmfair.probes import WINDOW_STREAM, PromptCondition, conditions_of, initial_orders, listwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.base import Ranker, remarks
@@ -261,7 +273,7 @@ class ListwiseDesign(Design[Ranked]):
             if (windows := self.ranker.one_pass(n)) is not None:
                 unranked.update(never_ranked(windows, n, 0, settings.depth))
         shared = structs.asdict(super().facts()) | {"factors": None} | self.ordered_by()
-        shared |= {name: getattr(settings, name) for name in ("label_error", "initial", "orders", "repeats")}
+        shared |= picked(settings, ("label_error", "initial", "orders", "repeats"))
         return ListwiseFacts(
             **shared,
             left_out=lists.get("left_out", {}),

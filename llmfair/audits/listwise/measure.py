@@ -685,7 +685,7 @@ def outcome_of(
     judged = _judged(design, chains, names)
     conditions, initial = {name: judged[name] for name in names}, judged[INITIAL]
     documents = median(items.n for items in design.lists)
-    inference = Inference(level=settings.level, ci=settings.ci, seed=settings.seed, documents=documents)
+    inference = Inference(settings.level, settings.ci, settings.seed, documents=documents)
     alike, of_two = by_contrast(design.measures, design.attribute)
     columns = measure_all(alike, judged)
     if of_two:

@@ -56,6 +56,7 @@ from llmfair.nouns import (
     Ranking,
     Side,
     condition_of,
+    picked,
 )
 from llmfair.probes import REPEAT
 from llmfair.results import MEASURED, Band, Family, Reach, Words
@@ -139,7 +140,7 @@ class Rankings:
         ):  # fmt: skip
             return []
         return [
-            Measurement(**{name: getattr(row, name) for name in (*MEASURED, "conclusion")})
+            Measurement(**picked(row, (*MEASURED, "conclusion")))
             for row in audit.of_all()
             if row.measure in ODDS_OF_ANSWERS and row.condition in audit.design.conditions
         ]
@@ -255,7 +256,7 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
     rules = dict[str, HowRanked]()
     for name, files in target.conditions.items():
         of_it, gains, items, documents, facts[name] = _figures(measures, name, files, target)
-        inference = Inference(level=settings.level, ci=settings.ci, seed=target.seed, documents=documents)
+        inference = Inference(settings.level, settings.ci, target.seed, documents=documents)
         measured = [column for column in of_it if column.measure in measures]
         rows += summarise(measured, inference)
         columns += measured
