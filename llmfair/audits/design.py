@@ -131,7 +131,7 @@ class Design(ABC, Generic[T]):
         if settings.measures is not None:
             shown = measured = settings.measures
         design = cls(**asked, shown=parse_measures(shown, reads), measures=())
-        names = [*(condition.name for condition in design.conditions), *cls.held_against]
+        names = [*design.condition_names, *cls.held_against]
         gates = read_gates(settings.require, names, reads, [*filter(None, design.attribute.contrasts)])
         every = ",".join((measured or shown, *(gate.measure for gate in gates), concluded))
         return replace(design, measures=parse_measures(every, reads), gates=gates)
@@ -142,6 +142,11 @@ class Design(ABC, Generic[T]):
     @abstractmethod
     def conditions(self) -> Sequence[Condition]:
         """What is compared, in the order of tables."""
+
+    @property
+    def condition_names(self) -> list[str]:
+        """The same by name."""
+        return [condition.name for condition in self.conditions]
 
     @property
     def calls(self) -> int:
@@ -179,7 +184,7 @@ class Design(ABC, Generic[T]):
 
     def once_each(self, programs: Iterable[Program], taken: dict[str, None]) -> Iterator[Program]:
         """Programs as they come, their names in `taken`. Raises LlmfairError for a name twice, or no such condition."""
-        conditions = {"", *(condition.name for condition in self.conditions)}
+        conditions = {"", *self.condition_names}
         for program in programs:
             name, condition = program.probe_id, program.condition
             if name in taken:
@@ -244,7 +249,7 @@ class Design(ABC, Generic[T]):
             preset=self.settings.preset_name(),
             queries=len(self.queries),
             drawn=lists.drawn_of(self.dataset, self.settings),
-            conditions=[condition.name for condition in self.conditions],
+            conditions=self.condition_names,
             factors={each.name: each.factors for each in self.conditions if each.factors},
             calls=self.calls,
             seed=self.settings.seed,
@@ -312,7 +317,7 @@ class Design(ABC, Generic[T]):
                     before[program.probe_id] = result = results[program.probe_id]
                     ended[program.condition] += 1
                     unparseable[program.condition] += self.unparseable(result) > 0
-        names = [condition.name for condition in self.conditions]
+        names = self.condition_names
         chains = {name: typed.ProbeCounts(planned[name], ended[name]) for name in names}
         read = {name: typed.ProbeAnswers(probes=ended[name], unparseable=unparseable[name]) for name in names}
         return chains, read
@@ -324,8 +329,8 @@ class Design(ABC, Generic[T]):
 
     def observe(self, results: Mapping[str, T]) -> Mapping[str, Sequence[Observation]]:
         """What measures read, by condition, one for each query that has results."""
-        names = [condition.name for condition in self.conditions]
-        return observed(self.rows(results), names, registry.lookup("audit", self.task).measure.reads)
+        reads = registry.lookup("audit", self.task).measure.reads
+        return observed(self.rows(results), self.condition_names, reads)
 
     def findings(self, columns: Sequence[Column]) -> Mapping[str, typed.Finding]:
         """What is concluded of each condition's headline; {} where nothing is."""
@@ -336,8 +341,7 @@ class Design(ABC, Generic[T]):
         if (row := registry.lookup("audit", self.task).measure.row) is None:
             return {}
         columns = tuple(get_type_hints(row))
-        lines = ([getattr(each, column) for column in columns] for each in self.rows(results))
-        return {f"{self.task}.csv": csv_text(columns, lines)}
+        return {f"{self.task}.csv": csv_text(columns, typed.lines_of(self.rows(results), columns))}
 
     def told(
         self,

@@ -338,7 +338,7 @@ class ListwiseDesign(Design[Ranked]):
         return {
             **super().identity(),
             **self.other_strategy,
-            "conditions": [condition.name for condition in self.prompts],
+            "conditions": self.condition_names,
             **({"first_stage": self.first_stage.identity} if self.first_stage else {}),
         }
 

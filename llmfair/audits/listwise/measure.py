@@ -681,7 +681,7 @@ def outcome_of(
     stopping: Mapping[str, Stopping[WindowShare]],
 ) -> Outcome:
     """Measures the chains that have a ranking, in the design's order; the others are counted and named."""
-    settings, names = design.settings, [condition.name for condition in design.prompts]
+    settings, names = design.settings, design.condition_names
     judged = _judged(design, chains, names)
     conditions, initial = {name: judged[name] for name in names}, judged[INITIAL]
     documents = median(items.n for items in design.lists)
