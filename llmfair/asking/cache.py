@@ -18,7 +18,7 @@ from llmfair.asking.journal import COMPLETION_FIELDS, completion_of
 from llmfair.errors import LlmfairError
 from llmfair.io import files
 from llmfair.io.files import decode, encode
-from llmfair.nouns import Completion, Finish
+from llmfair.nouns import Completion, Finish, picked
 
 FILE = "answers.sqlite"
 BUSY_SECONDS = 5.0
@@ -73,7 +73,7 @@ class Cache:
     def put(self, key: str, completion: Completion) -> None:
         """Takes an answer that came to its end, to be written soon; any other is not for other runs."""
         if self._usable and completion.finish is Finish.STOP:
-            answer = {name: getattr(completion, name) for name in COMPLETION_FIELDS}
+            answer = picked(completion, COMPLETION_FIELDS)
             self._rows[key] = key, self.model, _stamp(), encode(answer).decode()
             if time.monotonic() > self._written + GATHER_SECONDS:
                 self._write()

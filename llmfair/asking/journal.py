@@ -28,7 +28,18 @@ from llmfair.backends.base import Backend
 from llmfair.errors import LlmfairError, RunConflict
 from llmfair.io import files, secrets
 from llmfair.io.files import decode, encode, itself
-from llmfair.nouns import Chat, Completion, Failure, Finish, Labels, Permutation, Request, Role, Sampling
+from llmfair.nouns import (
+    Chat,
+    Completion,
+    Failure,
+    Finish,
+    Labels,
+    Permutation,
+    Request,
+    Role,
+    Sampling,
+    picked,
+)
 
 FORMAT = 1
 FSYNC_SECONDS = 1.0
@@ -43,7 +54,7 @@ def request_keys(identity: str, like: Chat, sampling: Sampling, about: bool) -> 
 
     `about`: what a chat is about counts, too, for simulated models, which read nothing else.
     """
-    drawn = {name: getattr(sampling, name) for name in _DRAWN}
+    drawn = picked(sampling, _DRAWN)
     drawn["extra"] = secrets.hidden(sampling.extra)  # another key asks nothing anew
     shape: Any = type(like.expects).__name__
     if sampling.constrain or sampling.margins:
@@ -290,7 +301,7 @@ class Journal(JournalAnswers):
             "probe": request.probe_id,
             "draw": chat.draw,
             "about": chat.about,
-            **{name: getattr(completion, name) for name in COMPLETION_FIELDS},
+            **picked(completion, COMPLETION_FIELDS),
             "source": source,
             "attempts": attempts,
             "at": datetime.now(UTC),

@@ -40,7 +40,7 @@ from llmfair.mitigation import ANSWERS, CONSISTENCY, MEASURED, NONE, ODDS, UTILI
 from llmfair.mitigation.remedies import Audit, Halves, Orders, Remedy, Unmitigated, orders_of, unmitigated
 from llmfair.mitigation.results import MitigationPlan, MitigationResults, RemedyPlanned, RemedyRow
 from llmfair.mitigation.words import verdict_of
-from llmfair.nouns import Key, Measurement
+from llmfair.nouns import Key, Measurement, picked
 from llmfair.results import ErrorDocument, Figure, Row, lines_of, rows_of
 from llmfair.rundir import COLUMNS, MITIGATION, RunDir, csv_text
 from llmfair.settings.commands import AuditSettings, MitigateSettings, ScoreSettings, SpendingSettings
@@ -346,7 +346,7 @@ def outcome_of(
     inference = Inference(run.level, base.settings.ci, base.settings.seed, length)
     before = measure(NONE, base.judged(base.orders), answers=answers_of(_compared(base.run), base.condition))
     every = [before, *(each.measured for each in tried if each.measured is not None)]
-    named = {key: getattr(run, key) for key in ("dataset", "attribute", "model")}
+    named = picked(run, ("dataset", "attribute", "model"))
     measurements = [row for each in every for row in each.rows(inference)]
     rows = rows_of(measurements, {"run": base.run.path.name, **named}, run.words)
     of_all = [row for row in rows if row.query_id == ALL]
@@ -378,7 +378,7 @@ def outcome_of(
         schema=SCHEMA, task="mitigate",
         status="complete" if all(isinstance(error, NOT_HERE) for error in failed) else "incomplete",
         run=str(base.run.path),
-        **{key: getattr(run, key) for key in ("dataset", "attribute", "words", "level", "band")},
+        **picked(run, ("dataset", "attribute", "words", "level", "band")),
         model=run.named_model, condition=base.condition,
         conclusion=None if finding is None else finding.conclusion, margin=base.chosen.margin,
         seed=base.settings.seed, queries=len(base.orders), orders=max(map(len, base.orders.values())),

@@ -17,7 +17,7 @@ import numpy as np
 
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Declared, read_parameters, spelled, whole
-from llmfair.nouns import Candidates, Document, Encounter, Ranking, Steps
+from llmfair.nouns import Candidates, Document, Encounter, Ranking, Steps, picked
 from llmfair.rankers.answers import AnswerClass
 from llmfair.rankers.questions import LETTERS, MOST_LABELS, ORDER, SCORED, BestOf, Choice, Question, YesNo
 from llmfair.registry import lookup, register
@@ -203,7 +203,7 @@ class Strategy(ABC):
     @property
     def parameters(self) -> Mapping[str, Any]:
         """Its own parameters, of which its identity consists beside its name and its windows."""
-        return {name: getattr(self, name) for name in self.declared}
+        return picked(self, self.declared)
 
     def facts(self) -> dict[str, Any]:
         """What results say of the windows: None each where the settings of windows do nothing."""

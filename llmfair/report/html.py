@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.io.text import in_lines, in_markdown, visible
+from llmfair.nouns import picked
 from llmfair.report.page import Page, Source
 from llmfair.report.plots import inline_svg
 from llmfair.report.table import latex, lead_of, markdown, markdown_lead
@@ -85,7 +86,7 @@ def figures_csv(sources: Sequence[Source]) -> str:
             rows = [] if source.results is None else source.results.rows
             lines += [dict(zip(COLUMNS, line, strict=True)) for line in lines_of(rows)]
         else:
-            shared = {name: getattr(source.results, name) for name in ("dataset", "attribute", "model")}
+            shared = picked(source.results, ("dataset", "attribute", "model"))
             columns, rows = source.study.lines(source.results)
             lines += [shared | {"query_id": ALL} | dict(zip(columns, line, strict=True)) for line in rows]
     header = [*dict.fromkeys(chain(COLUMNS, *lines))]

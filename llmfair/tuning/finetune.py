@@ -34,7 +34,7 @@ from llmfair.backends.local import ChatTemplate, LocalModel, label_answers
 from llmfair.datasets.base import Dataset
 from llmfair.errors import MissingExtra, UsageError
 from llmfair.io.files import SCHEMA, json_text, plain, read_document, read_lines, write_whole
-from llmfair.nouns import Attribute, Document, Query, Side
+from llmfair.nouns import Attribute, Document, Query, Side, picked
 from llmfair.probes import pairwise_probes
 from llmfair.prompts import load_prompt
 from llmfair.rankers.pairwise import PairwiseRanker
@@ -81,7 +81,7 @@ class TuningDesign:
         settings = self.settings
         return {
             **settings.of_result(),
-            **{name: getattr(settings, name) for name in ("level", "band", "grades")},
+            **picked(settings, ("level", "band", "grades")),
             **lists.lists_identity(self.dataset, self.attribute, self.queries),
             "task": "finetune-lora",
             "identity": self.checkpoint.identity,
@@ -98,7 +98,7 @@ class TuningDesign:
         settings, drawn = self.settings, self.drawn
         split = {part: len(query_ids) for part, query_ids in plain(drawn.split).items()}
         names = {*typed.TuningFacts.__struct_fields__} - {"preset", "split"}
-        chosen = {name: getattr(settings, name) for name in names}
+        chosen = picked(settings, names)
         return {
             "schema": SCHEMA, "task": "finetune-lora", "run": run, "dataset": self.dataset.name,
             "attribute": self.attribute.name, "model": f"hf:{self.checkpoint.name}",
@@ -346,7 +346,7 @@ def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[st
         "system": "folded" if template.folded else "separate",
         "prompt": {
             "name": settings.prompt, "sha256": prompt.sha256, "text": prompt.text,
-            **{name: getattr(settings, name) for name in ("form", "input", "words")},
+            **picked(settings, ("form", "input", "words")),
         },
         "attribute": design.attribute.name,
         "dataset": {"name": design.dataset.name, "lists_sha256": identity["lists_sha256"]},

@@ -19,7 +19,7 @@ from llmfair.audits.pairwise.measure import HEADLINE
 from llmfair.audits.pairwise.words import pair_conclusion
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
-from llmfair.nouns import PAIRS, Cell, Conclusion, Key, PairStratum
+from llmfair.nouns import PAIRS, Cell, Conclusion, Key, PairStratum, picked
 from llmfair.report.groups import Section
 from llmfair.report.page import Page, Source, plain_page
 from llmfair.report.phrases import about, capitalised, cell, few_queries, percent
@@ -287,7 +287,7 @@ def judged(results: FinetuneResults, audit: str) -> FinetuneResults:
     where all odds lie in the band. `audit` is the command that audits the adapter."""
     same = ("run", "dataset", "attribute", "model", "words", "level", "band")
     conclusions = Conclusions(
-        **{name: getattr(results, name) for name in same}, task="pairwise", measures=[HEADLINE],
+        **picked(results, same), task="pairwise", measures=[HEADLINE],
         keys=[Key(PAIRS, stratum) for stratum in PAIR_STRATA], findings=results.findings[ADAPTER],
         figures={(HEADLINE, stratum): results.figure(ADAPTER, HEADLINE, stratum) for stratum in PAIR_STRATA},
     )  # fmt: skip

@@ -43,7 +43,7 @@ from llmfair.errors import UsageError
 from llmfair.metrics.base import Column, Measure, Tally
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.pairs import ADJUSTED_ODDS, CELLS, PROTECTED, UNPARSEABLE, UNPROTECTED
-from llmfair.nouns import PAIRS, Failure, Key, PairAnswer, PairStratum, PairVerdict, Probe
+from llmfair.nouns import PAIRS, Failure, Key, PairAnswer, PairStratum, PairVerdict, Probe, picked
 from llmfair.probes import PairProbes, pair_grades, pair_stream, pairwise_probes
 from llmfair.prompts import Prompt
 from llmfair.rankers.pairwise import PairForm, PairwiseRanker
@@ -216,7 +216,7 @@ class PairwiseDesign(Design[PairVerdict]):
         general = structs.replace(super().facts(), conditions=[PAIRS], strata=[*self.strata], factors=None)
         return PairwiseFacts(
             **structs.asdict(general),
-            **{name: getattr(settings, name) for name in how},
+            **picked(settings, how),
             constrained=settings.constrain, max_pairs=settings.max_pairs if settings.sequential else None,
             judged=judged, prompt_sha256=self.prompt.sha256,
             odds_of_label_error=None if wrong is None else {
@@ -371,9 +371,7 @@ def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> P
     queries = selected_queries(dataset, settings)
     strata = settings.strata() if is_judged(dataset, queries) else (UNJUDGED,)
     same = ("form", "answers", "on_bad_answer", "input", "words")
-    ranker = PairwiseRanker(
-        prompt=prompt, attribute=attribute, **{name: getattr(settings, name) for name in same}
-    )
+    ranker = PairwiseRanker(prompt=prompt, attribute=attribute, **picked(settings, same))
     # a sequential audit may ask as many pairs of one query as it asks in all, each once
     how = (settings.pairs, settings.noise_share, settings.repeats)
     pairs, noise_share, repeats = (settings.max_pairs, 0.0, 1) if settings.sequential else how

@@ -42,7 +42,7 @@ from llmfair.metrics.expected import Retrieved
 from llmfair.metrics.generation import LABEL_OUTPUT
 from llmfair.metrics.names import parse_measures
 from llmfair.metrics.texts import EMPTY, GREATEST, cleaned, rating, utility
-from llmfair.nouns import CROSSED, Attribute, Candidates, Chat, Document, Failure, Query, Text
+from llmfair.nouns import CROSSED, Attribute, Candidates, Chat, Document, Failure, Query, Text, picked
 from llmfair.on_ray import RankerOnRay
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers import plackett_luce
@@ -404,7 +404,7 @@ class RagDesign(Design[Read | Support]):
         counts = group_counts(self.attribute, items)
         return RagFacts(
             **structs.asdict(super().facts()) | {"groups": counts.few, "unknown": counts.unknown},
-            **{name: getattr(settings, name) for name in ("k", "samples", "attribution", "margin")},
+            **picked(settings, ("k", "samples", "attribution", "margin")),
             useful=Path(settings.useful).name,
             utility=self.utility,
             uncredited=self.uncredited,

@@ -40,7 +40,7 @@ from llmfair.metrics.expected import GroupShare, ListSample, Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, LABEL_OUTPUT
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.texts import GREATEST, cleaned, utility
-from llmfair.nouns import Attribute, Conclusion, Document, Failure, Key, Measurement, Query, Ranking
+from llmfair.nouns import Attribute, Conclusion, Document, Failure, Key, Measurement, Query, Ranking, picked
 from llmfair.rankers.plackett_luce import deterministic
 from llmfair.rankers.reader import Read, Shown, Support
 from llmfair.results import Family, Figure, ProbeCounts, Words
@@ -104,7 +104,7 @@ def observed(
         for condition in conditions
         if condition.factors["alpha"] == DETERMINISTIC
     }
-    same = {name: getattr(policies, name) for name in ("query_id", "doc_ids", "k", "groups")}
+    same = picked(policies, ("query_id", "doc_ids", "k", "groups"))
     return {
         of.name: Retrieved(
             **same,
@@ -460,7 +460,7 @@ def traded(
     def cell(of: tradeoff.Cell) -> typed.IntervalCell:
         names = ("interval", "observations", "queries", "difference", "starred", "p_student")
         paired = None if of.paired is None else _figure(of.paired, p=of.p_paired, p_adjusted=of.p_adjusted)
-        return typed.IntervalCell(**{name: getattr(of, name) for name in names}, paired=paired)
+        return typed.IntervalCell(**picked(of, names), paired=paired)
 
     baselines = {retriever: of_one_list(retriever, utility) for retriever in draws}
     cells = tradeoff.adjusted(
@@ -580,7 +580,7 @@ def concluded(
             findings[name] = RagFinding(
                 measure=CHANGE, conclusion=KEEPING[loss.conclusion], disparity=disparity.get(name),
                 margin=design.margin, worst_loss=design.worst_loss,
-                **{of: getattr(loss, of) for of in ("reason", "lower", "p", "p_adjusted", "losers")},
+                **picked(loss, ("reason", "lower", "p", "p_adjusted", "losers")),
             )  # fmt: skip
 
     def concluding(row: Measurement) -> Measurement:

@@ -56,6 +56,7 @@ from llmfair.metrics.attention import least_divergence, shares_of
 from llmfair.metrics.base import Groups, Judged, Measure, Undefined
 from llmfair.metrics.names import parse_measure, parse_measures
 from llmfair.metrics.targets import TARGETS, UNKNOWN, Cells, cells, read_shares, target_shares
+from llmfair.nouns import picked
 from llmfair.prompts import Prompt, load_prompt
 from llmfair.rankers.base import Ranker, ScoringRanker, scoring
 from llmfair.rankers.fair_qr import FairQr, Page, Refined, Stopping, Topic, parts_of, refined_text
@@ -466,7 +467,7 @@ class RefineDesign(Design[Ended]):
         shipped = self.attribute.backgrounds == shipped_backgrounds(self.attribute.name)
         return RefineFacts(
             **structs.asdict(structs.replace(super().facts(), queries=len(self.topics))),
-            **{name: getattr(settings, name) for name in OF_SETTINGS},
+            **picked(settings, OF_SETTINGS),
             documents=len(self.dataset.documents), k=self.k, objective=str(self.objective),
             target=Path(str(self.objective.arguments["target"])).name, aimed=str(self.aimed), utility=str(self.utility),
             query_text=dict(Counter(by if query.keywords else "title" for query in self.topics)),

@@ -40,7 +40,7 @@ from llmfair.errors import (
 from llmfair.io import secrets
 from llmfair.io.files import plain, read_document
 from llmfair.io.text import count
-from llmfair.nouns import Failure, ManyDocuments
+from llmfair.nouns import Failure, ManyDocuments, picked
 from llmfair.results import Results
 from llmfair.rundir import LOCK, MANIFEST_SCHEMA, REPORT, RunDir, fingerprint, folder_name, now, set_aside
 from llmfair.settings.commands import AuditSettings
@@ -428,7 +428,7 @@ def charge(manifest: dict[str, Any], progress: Progress) -> None:
         "answered", "calls", "replayed", "cached", "retries", "prompt_tokens", "completion_tokens", "cost",
     )  # fmt: skip
     facts: dict[str, Any] = {
-        **{name: getattr(progress, name) for name in counts},
+        **picked(progress, counts),
         "models_reported": sorted(progress.models),
         "fingerprints_reported": sorted(progress.fingerprints),
     }
