@@ -90,7 +90,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Tried:
-    """A remedy's row without figures, what was measured and the run files of its rankings; or its error."""
+    """A remedy's row without figures, what was measured and the run files of its rankings; or the error of one that
+    could be had here."""
 
     row: RemedyRow
     measured: Measured | None = None
@@ -112,11 +113,7 @@ def mitigate(run: RunDir, settings: MitigateSettings, watch_of: Callable[[str], 
     tried = [_try(base, spec, remedy, spending, watch_of(spec)) for spec, remedy in remedies.items()]
     results, rows = outcome_of(base, tried, folder)
     results = write(folder, results, rows, dict(chain(*(each.files.items() for each in tried))))
-    errors = list[LlmfairError]()
-    for each in tried:
-        if each.error is not None and not isinstance(each.error, NOT_HERE):
-            each.error.message = f"{each.row.remedy}: {each.error.message}"
-            errors.append(each.error)
+    errors = [each.error for each in tried if each.error is not None]
     return Mitigated(results, folder, max(errors, key=lambda error: error.exit_code, default=None))
 
 
@@ -169,8 +166,7 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
     _, _, parameters = spec.partition(":")
     title = remedy.title + f" ({parameters})" * bool(parameters)
     row = RemedyRow(name=stem(spec), remedy=spec, title=title, does=remedy.does, available=False)
-    halves: Halves | None = None
-    answers = None
+    halves, answers, remarks = None, None, list[str]()
     try:
         made = remedy.apply(base)
         if isinstance(made, Audit):
@@ -181,15 +177,18 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
             calls, cost, folder = compared.results.calls, compared.manifest.cost, str(run.path)
         else:
             orders, halves, calls, cost, folder = made.orders, made.halves, made.calls, None, None
+            remarks += made.remarks
             if made.condition is not None:
                 answers = answers_of(_compared(base.run), made.condition)
         orders = base.completed(orders)
         measured = measure(spec, base.judged(orders), halves, answers)
     except LlmfairError as error:
-        return Tried(structs.replace(row, error=document_of(error)), error=error)
+        row = structs.replace(row, error=document_of(error))
+        error.message = f"{spec}: {error.message}"
+        return Tried(row, error=None if isinstance(error, NOT_HERE) else error)
     texts = files_of(spec, orders)
     row = structs.replace(
-        row, available=True, rankings=[*texts], calls=calls, cost=cost, run=folder, remarks=[*made.remarks]
+        row, available=True, rankings=[*texts], calls=calls, cost=cost, run=folder, remarks=remarks
     )
     return Tried(row, measured, texts)
 
@@ -266,8 +265,9 @@ def changes_of(
             pairs = paired(measure, later, earlier, {*earlier.values} & {*later.values}, inference)
             change = next(row for row in pairs if row.query_id == ALL)
             reason = (figure.reason if change.value is None else None) or change.reason
-            limits = {"low": change.low, "high": change.high, "n": change.n or 0, "p": change.p}
-            row = structs.replace(row, change=change.value, reason=reason, **limits)
+            row = structs.replace(
+                row, change=change.value, reason=reason, low=change.low, high=change.high, n=change.n or 0, p=change.p
+            )  # fmt: skip
         elif other.answers is None or base.answers is None:
             row = structs.replace(row, reason=UNTOUCHED)
         elif not (queries := sorted(base.answers[1].keys() & other.answers[1].keys())):
@@ -373,10 +373,10 @@ def outcome_of(
         for row in (none, *(each.row for each in tried))
     ]  # fmt: skip
     measures = [parse_measure(name) for name in (*MEASURED, ANSWERS)]
-    finding, failed = run.findings.get(base.condition), [each.error for each in tried if each.error]
+    finding = run.findings.get(base.condition)
     results = MitigationResults(
         schema=SCHEMA, task="mitigate",
-        status="complete" if all(isinstance(error, NOT_HERE) for error in failed) else "incomplete",
+        status="incomplete" if any(each.error for each in tried) else "complete",
         run=str(base.run.path),
         **picked(run, ("dataset", "attribute", "words", "level", "band")),
         model=run.named_model, condition=base.condition,

@@ -30,6 +30,7 @@ from llmfair.rankers.reranking import consensus, ranks_of
 from llmfair.registry import register
 from llmfair.rundir import ONE_OF_SEVERAL, Manifest, RunDir
 from llmfair.settings.commands import AuditSettings, MitigateSettings, ScoreSettings
+from llmfair.settings.declaration import flag_of
 from llmfair.stats.power import bradley_terry, offset_to_parity
 
 NEUTRAL, REPEAT = "neutral", "repeat"
@@ -94,19 +95,19 @@ class Unmitigated:
         """The command of the run with other settings."""
         return command_of(TASK, replace(self.settings, **differs), self.model)
 
-    def again(self, subject: Subject, remarks: Sequence[str] = (), **differs: Any) -> Audit:
+    def again(self, subject: Subject, **differs: Any) -> Audit:
         """The same lists under this prompt, asked once more, of this subject and with other settings. Raises UsageError
         where the run's lack a secret."""
         for name in SECRET:
             lacks = [value for value in getattr(self.settings, name) if secrets.HIDDEN in value]
             if lacks:
-                flag = f"--{name.replace('_', '-')}"
+                flag = f"--{flag_of(name)}"
                 raise UsageError(
                     f"the run was asked with {flag} {lacks[0]}, and no run folder keeps what is secret.",
                     f"give it again: llmfair mitigate {self.run.path} {flag} …",
                 )
         settings = replace(self.settings, conditions=self.condition, repeat=False, **differs)
-        return Audit(settings, subject, remarks)
+        return Audit(settings, subject)
 
 
 def orders_of(rankings: Rankings, condition: str) -> Orders:
@@ -118,13 +119,11 @@ def orders_of(rankings: Rankings, condition: str) -> Orders:
 def unmitigated(run: RunDir, chosen: MitigateSettings) -> Unmitigated:
     """Reads a run. Raises UsageError for what is no complete listwise run, and for a prompt that it lacks."""
     manifest = run.read_manifest()
-    if manifest.task != TASK:
+    if (manifest.task, manifest.status) != (TASK, "complete"):
         raise UsageError(
-            f"{run.path} is a run of {manifest.task}: remedies are for rankings.",
-            "llmfair listwise makes a run of rankings",
+            f"{run.path} is no complete run of rankings.",
+            "llmfair listwise makes one; the command that began a run completes it",
         )
-    if manifest.status != "complete":
-        raise UsageError(f"{run.path} is incomplete.", "the command that began the run completes it")
     settings = kind_of(TASK).settings.from_flags(manifest.flags, run.manifest)
     assert isinstance(settings, ListwiseSettings)
     for name in SECRET:
@@ -174,7 +173,6 @@ class Audit:
 
     settings: AuditSettings
     subject: Subject
-    remarks: Sequence[str] = ()
 
 
 class Remedy(ABC):
@@ -280,10 +278,8 @@ class FairPrompt(Remedy):
                 "--remedy fair-prompt:FILE    a copy of it with a fair instruction",
             )
         prompt = self.prompt or f"{twins[file]}-fair"
-        unread = "simulated models read no words, so the instruction cannot move them"
         spec, _, adapter = run.model.partition(" + ")
-        subject = Subject(spec, run.settings.adapter, bool(adapter))
-        return run.again(subject, [unread] * run.manifest.simulated, prompt=prompt)
+        return run.again(Subject(spec, run.settings.adapter, bool(adapter)), prompt=prompt)
 
 
 @register("remedy", "fair-star")

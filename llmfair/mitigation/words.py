@@ -29,12 +29,16 @@ from llmfair.stats.tradeoff import keeping
 
 # The verdict over remedies: whether one brings the rankings nearer to parity, and at what loss of relevance.
 
-NO_LOSS, LOSS, PARTLY = "mitigated at no loss", "mitigated at a loss", "partly mitigated"
-NEARER = "nearer to parity, whether into the band is open"
-NOT_MITIGATED, INCONCLUSIVE, NOT_ASSESSABLE, PARITY = (
-    "not mitigated", "inconclusive", "not assessable", "parity",
-)  # fmt: skip
-STATUSES = (NOT_MITIGATED, NOT_ASSESSABLE, INCONCLUSIVE, PARTLY, NEARER, LOSS, NO_LOSS, PARITY)
+NOT_MITIGATED, NOT_ASSESSABLE, INCONCLUSIVE, PARTLY, NEARER, LOSS, NO_LOSS, PARITY = STATUSES = (
+    "not mitigated",
+    "not assessable",
+    "inconclusive",
+    "partly mitigated",
+    "nearer to parity, whether into the band is open",
+    "mitigated at a loss",
+    "mitigated at no loss",
+    "parity",
+)
 """The gravest first."""
 BROUGHT = {
     NO_LOSS: "into the parity band at no loss of relevance",

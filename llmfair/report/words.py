@@ -64,8 +64,9 @@ def table_of(results: Any, answers: str = "") -> Table:
     words, design = wording(results.task), results.design
     concluded: dict[str, str] = {
         condition: phrases.unparseable_text(condition, results)
-        or phrases.conclusion_text(results.findings.get(condition))
+        or (words.concluded(of, None, results.band, results.words) if of else "")
         for condition in design.keys
+        for of in [results.findings.get(condition)]
     }
     figures = (((row.measure, row.group), row.key(design.contrasts), row) for row in results.of_all())
     columns: list[Column[str]] = [

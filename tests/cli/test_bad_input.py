@@ -50,7 +50,6 @@ LINES: list[tuple[str, str]] = [
     ("plan listwise --price-in 1", "--price-in and --price-out go together."),
     ("calibrate listwise --initial given --orders 1", "calibrate draws random initial orders, but --initial is given."),
     ("calibrate listwise --junit x", "No such option: --junit"),
-    ("plan pairwise --power 0.08 --level 0.9", "--power 0.08 is no more than the chance of a false positive at --level 0.9."),
     ("listwise --batch -m openai:any", "each needs the answer of the one before"),
     ("listwise --strategy setwise:c=99", "setwise: c cannot be '99'."),
     ("listwise --strategy windows:c=3", "windows has no parameter 'c'."),

@@ -199,11 +199,11 @@ def test_wrong_words(run: Path, says: str, flags: tuple[str, ...]) -> None:
 @pytest.mark.whole
 def test_runs_that_cannot_be_mitigated(run: Path, tmp_path: Path) -> None:
     ran("pairwise", "--no-report", "-q", "--pairs", "3", "-o", "pairs")
-    refuses("is a run of pairwise: remedies are for rankings.", "mitigate", "pairs")
+    refuses("pairs is no complete run of rankings.", "mitigate", "pairs")
     ran(*LISTS, "--design", "partition", "-m", "fake:biased,malformed=0", "-o", "windows")
     refuses("has no rankings", "mitigate", "windows")
     llmfair(*LISTS, "--max-calls", "50", "-o", "half")
-    refuses("half is incomplete.", "mitigate", "half")
+    refuses("half is no complete run of rankings.", "mitigate", "half")
     refuses("is the folder of another run.", "mitigate", run, "-o", "pairs", code=1)
     refuses("no run 'nothing'", "mitigate", "nothing")
 

@@ -4,12 +4,11 @@ simulated answers on them come to."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice, pairwise
 from math import ceil, exp, hypot, log
-from pathlib import Path
 from statistics import harmonic_mean
 from typing import Annotated, Any, Literal, cast
 
@@ -62,8 +61,6 @@ RENDERED = 3
 """So many pairs of a query and stratum are rendered; the others are taken to be as long."""
 LIKELY_CONSISTENT = (0.6, 0.9)
 """Shares of pairs that do not flip, where nothing is known of the answers."""
-RUNS = Path("runs")
-"""Where a run is found by its name alone."""
 ANSWERS: Mapping[PairForm, str] = {"order": "[1] > [2]", "letter": "A", "scores": ""}
 
 
@@ -134,7 +131,7 @@ class PairwiseDesign(Design[PairVerdict]):
 
     @property
     def conditions(self) -> Sequence[Condition]:
-        return [Condition(key) for key in self.keys]
+        return [*map(Condition, self.keys)]
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -161,7 +158,7 @@ class PairwiseDesign(Design[PairVerdict]):
 
     def in_rounds(self, key: Key) -> list[Probe]:
         """The schedule of a sequential audit: one pair a query in every round, queries in fresh random order."""
-        by_query = [[*self.pairs[key][query.query_id]] for query in self.queries]
+        by_query = [[*probes] for probes in self.pairs[key].values()]
         rng = np.random.default_rng([self.settings.seed, pair_stream(key.stratum)])
         schedule = [by_query[query][pair] for query, pair in rounds([len(p) for p in by_query], rng)]
         return schedule[: self.settings.max_pairs]
@@ -243,15 +240,6 @@ class PairwiseDesign(Design[PairVerdict]):
             for listed in lists
         )
 
-    def by_query(self, key: Key) -> Iterable[Collection[Probe] | PairProbes]:
-        """The probes of each query that has some; under --sequential at most."""
-        if not self.settings.sequential:
-            return self.pairs[key].values()
-        scheduled: dict[str, list[Probe]] = {}
-        for probe in self.in_rounds(key):
-            scheduled.setdefault(probe.candidates.query.query_id, []).append(probe)
-        return scheduled.values()
-
     # What it costs and can find, and what the answers come to
 
     def plan(self, models: int) -> dict[str, Any]:
@@ -266,14 +254,18 @@ class PairwiseDesign(Design[PairVerdict]):
 
     def tokens(self) -> tuple[int, int]:
         # probes of one query, stratum and contrast have equal prompts but for the items
-        groups = [*chain.from_iterable(map(self.by_query, self.keys))]
         prompts = 0.0
-        for probes in groups:
-            chats = [chat for probe in islice(probes, RENDERED) for chat in self.ranker.chats(probe)]
-            characters = sum(len(message.content) for chat in chats for message in chat.messages)
-            prompts += 2 * len(probes) * characters / max(len(chats), 1)
+        for key, by_query in self.pairs.items():
+            asked = {query_id: len(probes) for query_id, probes in by_query.items()}
+            if self.settings.sequential:
+                asked = Counter(probe.candidates.query.query_id for probe in self.in_rounds(key))
+            for query_id, n in asked.items():
+                probes = islice(by_query[query_id], min(n, RENDERED))
+                chats = [chat for probe in probes for chat in self.ranker.chats(probe)]
+                characters = sum(len(message.content) for chat in chats for message in chat.messages)
+                prompts += 2 * n * characters / max(len(chats), 1)
         answer = ceil(len(ANSWERS[self.ranker.form]) / CHARACTERS_PER_TOKEN)
-        return round(prompts / CHARACTERS_PER_TOKEN), 2 * sum(map(len, groups)) * answer
+        return round(prompts / CHARACTERS_PER_TOKEN), self.calls * answer
 
     def findable(self, settings: PlanPairwiseSettings) -> dict[str, Any] | None:
         """None of several groups, whose contrasts are tested together."""
@@ -285,25 +277,21 @@ class PairwiseDesign(Design[PairVerdict]):
         return sum(answer.unparseable for answer in result.answers)
 
     def outcome(self, run: str, results: Mapping[str, PairVerdict], failures: Sequence[Failure]) -> Outcome:
-        probes, stopped = self.probes(), dict[Key, Stopping[PairVerdict]]()
-        if self.settings.sequential:
-            stopped = {key: self.stopping(key) for key in self.keys}
-            for stopping in stopped.values():
-                for probe in stopping.undecided():
-                    if probe.probe_id in results:
-                        stopping.note(probe, results[probe.probe_id])
-            probes = chain(*(stopping.counted() for stopping in stopped.values()))
+        stopped = {key: self.stopping(key) for key in self.keys if self.settings.sequential}
+        for stopping in stopped.values():
+            for probe in stopping.undecided():
+                if probe.probe_id in results:
+                    stopping.note(probe, results[probe.probe_id])
+        probes = chain(*(of.counted() for of in stopped.values())) if stopped else self.probes()
         verdicts = (results[probe.probe_id] for probe in probes if probe.probe_id in results)
         return outcome_of(self, run, verdicts, failures, stopped)
 
 
 def findable_of(design: PairwiseDesign, stratum: Key, settings: PlanPairwiseSettings) -> PairwiseFindable:
-    """How audits of one relevance stratum end. Raises UsageError for a power or a pilot that cannot be."""
-    check_power(settings.power, settings.level)
+    """How audits of one relevance stratum end. Raises UsageError for a pilot that cannot be."""
     with_pairs = [probes for probes in design.pairs[stratum].values() if probes]
-    counts, items = [len(probes.pairs) for probes in with_pairs], Counter[str]()
-    for probes in with_pairs:
-        items.update(probes.candidates.doc_ids[place] for place in np.unique(probes.pairs[:, 1:]))
+    counts = [len(probes.pairs) for probes in with_pairs]
+    items = Counter(of.candidates.doc_ids[place] for of in with_pairs for place in np.unique(of.pairs[:, 1:]))
     # Σ_q se² depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
     n, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
     few = "too_few_queries" if n < FEWEST_QUERIES else None
@@ -335,7 +323,7 @@ def _expected(stratum: Key, settings: PlanPairwiseSettings) -> list[Answers]:
     if settings.pilot is None:
         shares = LIKELY_CONSISTENT if settings.consistent is None else (settings.consistent,)
         return [(settings.first_slot, share, settings.icc) for share in shares]
-    run = find_run(settings.pilot, RUNS)
+    run = find_run(settings.pilot, settings.runs_dir)
     results = results_of(run)
     rows = results.of_all() if isinstance(results, PairwiseResults) else ()
     rates = (row.value for row in rows if row.measure.startswith("FirstSlotRate") and row.stratum == stratum)
@@ -345,15 +333,6 @@ def _expected(stratum: Key, settings: PlanPairwiseSettings) -> list[Answers]:
             f"--pilot: {run.path} has no answers on {stratum} pairs.", "name a run of llmfair pairwise"
         )
     return [(first_slot, finding.consistent_share, max(0.0, finding.icc or 0.0))]
-
-
-def check_power(target: float, level: float) -> None:
-    """Raises UsageError for a power that a test has where there is nothing to find."""
-    if target <= 1 - level:
-        raise UsageError(
-            f"--power {target:g} is no more than the chance of a false positive at --level {level:g}.",
-            f"a --power above {1 - level:.3g}",
-        )
 
 
 def make_pair_design(settings: PairwiseSettings, subject: Subject = NOBODY) -> PairwiseDesign:
@@ -433,7 +412,6 @@ def calibrate_pairwise(
     `advance` is called after every audit, strata × injected × runs times. Raises UsageError for wrong input, and
     when no query has pairs; a stratum without any is left out.
     """
-    check_power(settings.power, settings.level)
     design, betas = make_pair_design(settings), injected_of(settings.injected)
     check_two_groups(design.attribute, "calibrate pairwise")
     how = HowAsked(Inference(level=settings.level, seed=settings.seed), band_of(settings.band))

@@ -47,7 +47,7 @@ from llmfair.metrics.names import parse_measures
 from llmfair.metrics.pairs import ADJUSTED_ODDS, KAPPA, JudgedPairs, tally
 from llmfair.nouns import PAIRS, Cell, Conclusion, Failure, Key, Measurement, PairVerdict, by_query
 from llmfair.rankers.pairwise import read_answer
-from llmfair.results import ALL, EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
+from llmfair.results import ALL, EQUAL_SCORES, OUTSIDE_ALONE, Band, Family, ProbeCounts, as_readable
 from llmfair.rundir import RunDir
 from llmfair.settings.commands import ScoreSettings
 from llmfair.settings.declaration import band_of
@@ -79,9 +79,7 @@ class PairConclusion:
     bound: Bound | None = None
 
 
-def concluded(
-    odds: Estimate, counted: PairContributions, band: tuple[float, float], level: float
-) -> PairConclusion:
+def concluded(odds: Estimate, counted: PairContributions, band: Band, level: float) -> PairConclusion:
     """Where the odds lie by their interval or, where they have no size, by their bound."""
     pp, uu, ff, ss = counted.shares
     wins, losses = (pp + ff, pp + ss), (uu + ss, uu + ff)
@@ -92,7 +90,7 @@ def concluded(
     elif odds.low is None or odds.high is None:
         return PairConclusion(Conclusion.NOT_ASSESSABLE, odds.reason)
     else:
-        return _answering(PairConclusion(conclude(odds.low, odds.high, band)), counted)
+        return _answering(conclude(odds.low, odds.high, band), counted)
     if (bound := bound_of(counted, level)) is None:
         return PairConclusion(Conclusion.NOT_ASSESSABLE, reason)
     low, high = bound.limits
@@ -100,7 +98,7 @@ def concluded(
 
 
 def settled(
-    fixed: PairConclusion, decision: Decision | None, counted: PairContributions, band: tuple[float, float]
+    fixed: PairConclusion, decision: Decision | None, counted: PairContributions, band: Band
 ) -> PairConclusion:
     """What a sequential audit concludes: what was settled, and of odds without a size no more than that.
 
@@ -114,7 +112,7 @@ def settled(
         few = fixed.conclusion is Conclusion.WITHIN and len(np.unique(counted.clusters[0])) < FEWEST_INSIDE
         return PairConclusion(Conclusion.INCONCLUSIVE, FEW_INSIDE if few else None)
     if decision is Decision.INSIDE:
-        return _answering(PairConclusion(Conclusion.WITHIN), counted)
+        return _answering(Conclusion.WITHIN, counted)
     if fixed.conclusion is Conclusion.OUTSIDE and unmeasured:
         bound = Bound("at most", band[0]) if decision is Decision.BELOW else Bound("at least", band[1])
         return replace(fixed, bound=bound)
@@ -152,10 +150,10 @@ def bound_of(counted: PairContributions, level: float) -> Bound | None:
     return Bound("at most", odds.high) if pp < uu else Bound("at least", odds.low)
 
 
-def _answering(conclusion: PairConclusion, counted: PairContributions) -> PairConclusion:
+def _answering(conclusion: Conclusion, counted: PairContributions) -> PairConclusion:
     """Parity needs answers that agree over both orders beyond chance: the lower limit of Kappa is above 0."""
-    reason = useless(counted) if conclusion.conclusion is Conclusion.WITHIN else None
-    return PairConclusion(Conclusion.NOT_ASSESSABLE, reason) if reason else conclusion
+    reason = useless(counted) if conclusion is Conclusion.WITHIN else None
+    return PairConclusion(Conclusion.NOT_ASSESSABLE if reason else conclusion, reason)
 
 
 def useless(counted: PairContributions) -> str | None:
@@ -180,7 +178,7 @@ def judged_of(verdicts: Iterable[PairVerdict], repeats: int, forced: bool = Fals
 
 
 def seen(
-    verdicts: Sequence[PairVerdict], band: tuple[float, float], level: float, weights: Weights = "macro"
+    verdicts: Sequence[PairVerdict], band: Band, level: float, weights: Weights = "macro"
 ) -> Decision | None:
     """Where the odds of these pairs lie by their interval, at the level of one look of several; None if nowhere."""
     if len(verdicts) < FEWEST_UNITS:
@@ -208,7 +206,7 @@ class HowAsked:
     """
 
     inference: Inference
-    band: tuple[float, float]
+    band: Band
     repeats: int = 1
     forced: bool = False
     decided: Mapping[str, Decision | None] | None = None
@@ -273,9 +271,9 @@ def measure_verdicts(
     findings = as_readable(findings, asked.answers, asked.max_invalid)
     tests = holm([finding.p for finding in findings.values()])
     adjusted, rows = dict(zip(findings, tests, strict=True)), list[Measurement]()
-    keys: dict[str, Key] = {key: key for key in by_key}
     for row in aggregates.summarise(columns, asked.inference):
-        key, of_it = keys[row.condition], findings.get(row.condition)
+        key, of_it = row.condition, findings.get(row.condition)
+        assert isinstance(key, Key)
         row = replace(row, condition=PAIRS, stratum=key.stratum, contrast=key.contrast)
         if of_it is not None and row.query_id == ALL and row.measure == of_it.measure:
             low, high = of_it.bound.limits if of_it.bound else (row.low, row.high)
@@ -541,11 +539,7 @@ def answered(run: ComparedRun) -> Mapping[Question, PairVerdict]:
 def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     """What a comparison says of a run beside the base: its pairs, however often they were asked."""
     of_run, of_base = ({(*asked[:3], *asked[4:]) for asked in answered(each)} for each in (run, base))
-    return {
-        "sequential": run.results.design.sequential,
-        "pairs": len(of_run),
-        "pairs_in_common": len(of_base & of_run),
-    }
+    return {"pairs": len(of_run), "pairs_in_common": len(of_base & of_run)}
 
 
 MEASURING = scoring.Measuring(

@@ -68,7 +68,6 @@ class PairAnswers(AnswerCounts, frozen=True, kw_only=True):
     """Answers on one relevance stratum; `mass`: of the first token's probability, what both labels hold together."""
 
     answers: Count
-    unparseable: Count
     problems: Counts
     mass: Share | None = None
 
@@ -82,8 +81,8 @@ class PairAnswers(AnswerCounts, frozen=True, kw_only=True):
 
     @property
     def problem(self) -> str | None:
-        problems = {name: n for name, n in self.problems.items() if name != "tie"}
-        return max(problems, key=problems.__getitem__, default=None)
+        problems = (name for name in self.problems if name != "tie")
+        return max(problems, key=self.problems.__getitem__, default=None)
 
 
 class Bound(JsonObject, frozen=True):
@@ -123,7 +122,6 @@ class PairwiseResults(Results, frozen=True, kw_only=True):
     """llmfair pairwise; results.json of its run folder."""
 
     task: Literal["pairwise"]
-    measure_notes: Mapping[str, str]
     design: PairwiseFacts
     headline: Annotated[str | None, Meta(description="The measure that conclusions are drawn of.")]
     cells: Mapping[str, CellCounts]
@@ -183,9 +181,10 @@ def read_verdicts(path: Path) -> list[PairVerdict]:
             raise ValueError("it is there twice")
         places.add(place)
         query_id, stratum, _, number, draw = place
-        protected, unprotected = (intern(row[f"{side}_doc_id"]) for side in ("protected", "unprotected"))
+        protected, unprotected = (intern(row[f"{side}_doc_id"]) for side in Side)
         first, second = (answer(row, order) for order in ("first", "second"))
-        items = protected, unprotected
-        return PairVerdict(intern(query_id), strata[stratum], number, draw, *items, first, second, contrast)
+        return PairVerdict(
+            intern(query_id), strata[stratum], number, draw, protected, unprotected, first, second, contrast
+        )
 
     return read_csv(path, "a verdict", verdict)

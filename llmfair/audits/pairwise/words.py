@@ -21,7 +21,7 @@ from llmfair.audits.runs.stopping import settled_text
 from llmfair.io.text import count, p_text
 from llmfair.metrics.base import POOLED
 from llmfair.metrics.names import in_words
-from llmfair.nouns import Cell, Conclusion, Key, PairOutcome, PairVerdict
+from llmfair.nouns import Cell, Conclusion, Key, PairOutcome, PairVerdict, by_query
 from llmfair.report import groups, phrases, plan
 from llmfair.report.figures import headline_plots, ratio_of
 from llmfair.report.groups import Furthest, FurthestQuery, Section, Values
@@ -281,15 +281,6 @@ class PairWords(VerdictWords):
             f"{case.measured}, outside {case.band}"
         )
 
-    def parity(self, case: Case) -> str:
-        figures = case.facts.figures
-        kappas = (figures.get((name, case.key)) for name in ("Kappa", f"Kappa{POOLED}"))
-        kappa = next(filter(None, kappas), None)
-        sentence = super().parity(case)
-        if kappa is None or kappa.value is None:
-            return sentence
-        return f"{sentence}; both orders agree with kappa {phrases.interval_text(kappa, (0.0,))}"
-
     def caution(self, case: Case) -> str:
         return UNJUDGED_TEXT * (case.key.stratum == UNJUDGED) + super().caution(case)
 
@@ -303,19 +294,14 @@ class PairWords(VerdictWords):
         return f"llmfair runs show {case.run} --furthest{case.mitigation}"
 
 
-pair_verdict = PairWords().verdict
-
-
 def compared_notes(runs: Sequence[ComparisonRun]) -> Iterator[str]:
-    """What is compared where one run was asked other pairs, too; that figures are not adjusted for stopping."""
+    """What is compared where one run was asked other pairs, too."""
     base, *others = runs
     for run in others:
         common, asked = run.own["pairs_in_common"], (base.own["pairs"], run.own["pairs"])
         if common < max(asked):
             in_common = count(common, "answered pair")
             yield f"{run.name}: compared on {in_common} in common, of {asked[0]:,} and {asked[1]:,}"
-    if any(run.own["sequential"] for run in runs):
-        yield "an audit that stopped when settled: its figures are not adjusted for stopping"
 
 
 # A planned pairwise audit: what it takes and what it can find.
@@ -476,23 +462,18 @@ WON = (PairOutcome.PROTECTED, PairOutcome.UNPROTECTED)
 def furthest_pairs(folder: Path, results: PairwiseResults, exhibits: Exhibits, by: str) -> Furthest | None:
     """The queries whose own value of the measure `by` is furthest from parity on some relevance stratum."""
     keys, titles, queries = results.design.keys, exhibits.titles, exhibits.queries
-    by_query: dict[str, list[PairVerdict]] = {}
-    path = folder / "verdicts.csv"
-    for verdict in read_verdicts(path) if path.is_file() else ():
-        if verdict.draw == 0 and verdict.key in keys:
-            by_query.setdefault(verdict.query_id, []).append(verdict)
+    every = read_verdicts(folder / "verdicts.csv")
+    verdicts_of = dict(by_query(verdict for verdict in every if verdict.draw == 0 and verdict.key in keys))
 
     def of(verdict: PairVerdict, word: str | None) -> str:
         """A winner by its group, where there are several; any other word."""
         won = [str(of) for of in WON]
         return verdict.key.groups[won.index(word)] if verdict.contrast and word in won else word or ""
 
-    def show(query_id: str, values: Values) -> FurthestQuery | None:
-        if query_id not in by_query:
-            return None
+    def show(query_id: str, values: Values) -> FurthestQuery:
         # those that do not flip first: they are what a ratio is made of
         verdicts = sorted(
-            by_query[query_id], key=lambda v: (v.outcome not in WON, keys.index(v.key), v.number)
+            verdicts_of.get(query_id, ()), key=lambda v: (v.outcome not in WON, keys.index(v.key), v.number)
         )
         pairs = [
             (
@@ -543,7 +524,7 @@ WORDS = Wording(
         *_planned(planned, [OF_TWO if planned["design"].get("contrasts") else FINDS])
     ),
     calibration_table=calibrate_pairs_table,
-    verdict=pair_verdict,
+    verdict=PairWords().verdict,
     table=pairwise_table,
     section=pairwise_section,
     how_ended=how_ended,

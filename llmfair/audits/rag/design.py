@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import chain
@@ -158,13 +158,14 @@ def grouping(name: str, known: Collection[str], data: str, hint: str) -> Attribu
 
 def grouped(attribute: Attribute, items: Iterable[Document]) -> dict[str, str]:
     """By id the group of every item that has one alone."""
-    groups = {item.doc_id: attribute.groups_of(item) for item in items}
-    return {doc_id: of[0] for doc_id, of in groups.items() if len(of) == 1 and of[0]}
+    return {item.doc_id: of[0] for item in items if len(of := attribute.groups_of(item)) == 1 and of[0]}
 
 
 # What lists a condition shows of a query, and how much exposure each item gets by it.
 
 Floats = NDArray[np.float64]
+Useful = frozenset[str]
+"""The ids of a query's useful items."""
 GOLD_ALPHA = 8.0
 
 
@@ -213,9 +214,9 @@ class Policies:
     k: int
     samples: int
     seed: int
-    groups: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str]
 
-    def draws(self, conditions: Sequence[Condition], useful: frozenset[str]) -> dict[str, Counter[Shown]]:
+    def draws(self, conditions: Sequence[Condition], useful: Useful) -> dict[str, Counter[Shown]]:
         """The lists that each condition shows, with how many of its draws came to them."""
         noise = plackett_luce.noise(self.seed, self.query_id, self.samples, len(self.doc_ids))
         lists = {}
@@ -226,7 +227,7 @@ class Policies:
             lists[condition.name] = Counter(tuple(self.doc_ids[place] for place in of) for of in draws)
         return lists
 
-    def exposure(self, condition: Condition, useful: frozenset[str]) -> dict[str, float]:
+    def exposure(self, condition: Condition, useful: Useful) -> dict[str, float]:
         """The probability that each item is shown (Kim and Diaz 2025, Eq. 5)."""
         scores, weights = self._weighed(condition, useful)
         if weights is None:
@@ -236,7 +237,7 @@ class Policies:
             chances = plackett_luce.inclusion(weights, self.k)
         return dict(zip(self.doc_ids, chances.tolist(), strict=True))
 
-    def _weighed(self, condition: Condition, useful: frozenset[str]) -> tuple[Floats, Floats | None]:
+    def _weighed(self, condition: Condition, useful: Useful) -> tuple[Floats, Floats | None]:
         """The scores behind a condition, and its log-weights; None of one that draws nothing."""
         retriever, alpha = condition.factors["retriever"], condition.factors["alpha"]
         if retriever == GOLD:
@@ -263,10 +264,10 @@ class RagDesign(Design[Read | Support]):
     gain: str
     retrievers: Mapping[str, str]
     scores: Mapping[str, Mapping[str, Floats]]
-    judge: Judge | None = None
-    uncredited: str | None = None
-    useful: Mapping[str, frozenset[str]] | None = None
-    labels: str = "gain"
+    judge: Judge | None
+    uncredited: str | None
+    useful: Mapping[str, Useful] | None
+    labels: str
 
     why_not_assessable = "the others have fewer than two useful items"
 
@@ -289,11 +290,11 @@ class RagDesign(Design[Read | Support]):
         """By id the group of every item of a query that has one; none where groups are not asked about."""
         return grouped(self.attribute, self.items(query)) if self.settings.attribute else {}
 
-    def draws(self, query: Query, useful: frozenset[str]) -> dict[str, Counter[Shown]]:
+    def draws(self, query: Query, useful: Useful) -> dict[str, Counter[Shown]]:
         """The lists of every condition, with how many draws came to each."""
         return self.policies(query).draws(self.conditions, useful)
 
-    def lists(self, query: Query, useful: frozenset[str]) -> list[Shown]:
+    def lists(self, query: Query, useful: Useful) -> list[Shown]:
         """The distinct lists of all conditions, in their order."""
         return [*dict.fromkeys(doc_ids for lists in self.draws(query, useful).values() for doc_ids in lists)]
 
@@ -641,7 +642,7 @@ def check_golds(golds: Mapping[str, Sequence[str]], utility: str, settings: RagS
 
 def known_useful(
     settings: RagSettings, dataset: QuestionSet, queries: Sequence[Query]
-) -> tuple[Mapping[str, frozenset[str]] | None, str]:
+) -> tuple[Mapping[str, Useful] | None, str]:
     """The useful items by query, where judgements or a file name them, and what tells them. Raises UsageError."""
     labels = settings.useful
     if labels == "gain":

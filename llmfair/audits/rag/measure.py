@@ -7,7 +7,7 @@ retriever's order, `samples/` the lists drawn, in the columns of expeval.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +28,7 @@ from llmfair.audits.kind import results_of
 from llmfair.audits.rag import results as typed
 from llmfair.audits.rag.design import ATTRIBUTORS, Policies, RagDesign, bounded, grouped, grouping, probe_of
 from llmfair.audits.rag.results import Curve, RagFacts, RagFinding, RagResults
-from llmfair.audits.rag.settings import BY_GROUP, CHANGE, CITED, DETERMINISTIC, DISPARITY, GOLD
+from llmfair.audits.rag.settings import BY_GROUP, CHANGE, DETERMINISTIC, DISPARITY, GOLD
 from llmfair.datasets.answers import ITEM
 from llmfair.datasets.files import groups_of
 from llmfair.errors import UsageError
@@ -62,7 +62,7 @@ Answered = Sequence[tuple[Query, Read]]
 
 def outputs_of(design: RagDesign, query: Query, read: Read, judged: Mapping[str, Support]) -> Outputs:
     """The outputs for the lists of a query, with the items that they are credited to."""
-    attribute = ATTRIBUTORS.get(CITED if design.settings.cites else design.settings.attribution)
+    attribute = ATTRIBUTORS.get(design.settings.attribution.partition(",")[0])
     credit = attribute({item.doc_id: item for item in design.items(query)}) if attribute else None
     judgement, outputs = judged.get(probe_of(query)), {}
     for doc_ids, output in read.lists.items():
@@ -84,7 +84,7 @@ def observed(
     conditions: Sequence[Condition],
     useful: frozenset[str],
     outputs: Outputs | None,
-    uncredited: str | None = None,
+    uncredited: str | None,
 ) -> dict[str, Retrieved]:
     """One query under every condition, once it has the outputs of all its lists; {} before.
 
@@ -232,33 +232,33 @@ def read_observations(run: RunDir) -> dict[str, list[Retrieved]]:
 
     read_csv(run.path / SCORES, "a score", read_score)
     read_csv(run.path / OUTPUTS, "an output", read_output)
-    dropped = sum(results.collection.dropped.values())
-    queries = {name: results.chains[name].ranked - dropped for name in design.conditions}
-    asked = any(queries.values())
-    if not asked:
-        conditions = [of for of in conditions if labels is not None or of.name != GOLD]
-        queries = dict.fromkeys(queries, design.queries if labels is None else results.collection.kept)
+    # one program is of all conditions
+    ended = results.chains[conditions[0].name].ranked - sum(results.collection.dropped.values())
+    expected = ended or results.collection.kept
+    if not ended and labels is None:
+        conditions = [of for of in conditions if of.name != GOLD]
+        expected = design.queries
     observations: dict[str, list[Retrieved]] = {of.name: [] for of in conditions}
     for query_id, by_retriever in scores.items():
         doc_ids = tuple(next(iter(by_retriever.values())))  # their order is what ties and draws go by
         unlabelled = dict.fromkeys(doc_ids, (0, 0))  # as all are of a query that is not answered yet
         grades = (labels or {}).get(query_id, unlabelled)
-        items = [grades.keys(), *(by_item.keys() for by_item in by_retriever.values())]
-        if by_retriever.keys() != retrievers or any(names != {*doc_ids} for names in items):
+        items: list[Mapping[str, object]] = [grades, *by_retriever.values()]
+        if by_retriever.keys() != retrievers or any(of.keys() != {*doc_ids} for of in items):
             continue  # one that the files contradict each other on counts as lost
         useful = frozenset(doc_id for doc_id, (grade, _) in grades.items() if grade >= 1)
         if labels is None or len(useful) >= FEWEST_USEFUL:
             scored = {name: np.array([of[doc_id] for doc_id in doc_ids]) for name, of in by_retriever.items()}
             of_query = groups.get(query_id, {})
             policies = Policies(query_id, doc_ids, scored, design.k, design.samples, design.seed, of_query)
-            answers = outputs.get(query_id, {}) if asked else None
+            answers = outputs.get(query_id, {}) if ended else None
             for name, of in observed(policies, conditions, useful, answers, design.uncredited).items():
                 observations[name].append(of)
     for name, of_condition in observations.items():
-        if len(of_condition) != queries[name]:
+        if len(of_condition) != expected:
             raise UsageError(
                 f"{run.path}: {SCORES}, {QRELS} and {OUTPUTS} tell of {len(of_condition)} of the run's "
-                f"{queries[name]} queries under {name}.",
+                f"{expected} queries under {name}.",
                 AGAIN,
             )
     return observations
@@ -415,38 +415,35 @@ def traded(
     """
     measures = {str(column.measure): column.measure for column in columns}
     first, draws = firsts([*measures.values()]), drawing(conditions)
-    values: dict[tuple[str, str], Mapping[str, float]] = {
-        (str(column.measure), column.condition): numbers_of(column.values)
-        for column in columns
-        if not column.group
-    }
-    for (measure, condition), of in [*values.items()]:
-        if measure == RAW:
-            values[OF_SLOTS, condition] = {query: of[query] / n for query, n in slots.items() if query in of}
+    values = defaultdict[tuple[str, str], Mapping[str, float]](dict)
+    for column in columns:
+        if not column.group:
+            of_queries = values[str(column.measure), column.condition] = numbers_of(column.values)
+            if str(column.measure) == RAW:
+                values[OF_SLOTS, column.condition] = {of: x / slots[of] for of, x in of_queries.items()}
     disparity, relevance, utility = (first.get(name, name) for name in AXES)
     axes = [(disparity, relevance), (disparity, utility), (relevance, utility)]
     axes += [(across, first["EAR"]) for across in (disparity, relevance) if "EAR" in first]
     axes += [(OF_SLOTS, first["EAE-D"])] if "EAE-D" in first else []
 
-    def of_one_list(retriever: str, measure: str) -> Mapping[str, float]:
-        return values.get((measure, f"{retriever}-{DETERMINISTIC}"), {})
-
     def observations(
-        retriever: str, across: str, up: str, queries: Container[str] | None = None
+        retriever: str, across: str, up: str, queries: Container[str] = slots
     ) -> tuple[list[float], list[float], list[str]]:
-        """Both values and the query of every observation that has both."""
+        """Both values and the query of every observation that has both, of these queries or of all."""
         rows = [
             (x, values[up, condition][query_id], query_id)
             for condition in draws[retriever]
-            for query_id, x in values.get((across, condition), {}).items()
-            if query_id in values.get((up, condition), {}) and (queries is None or query_id in queries)
+            for query_id, x in values[across, condition].items()
+            if query_id in values[up, condition] and query_id in queries
         ]
         return [x for x, _, _ in rows], [y for _, y, _ in rows], [query_id for *_, query_id in rows]
 
     def curve(retriever: str, across: str, up: str) -> Curve:
         x, y, queries = observations(retriever, across, up)
         anchors = tradeoff.anchors(x, y, queries, level) if x else []
-        here, there = (mean_of(of_one_list(retriever, name).values()) for name in (across, up))
+        here, there = (
+            mean_of(values[name, f"{retriever}-{DETERMINISTIC}"].values()) for name in (across, up)
+        )
         bounds = measures[up].bounds if up in measures else (-inf, inf)
         return Curve(
             across=across, up=up, observations=len(x), queries=len({*queries}),
@@ -462,7 +459,7 @@ def traded(
         paired = None if of.paired is None else _figure(of.paired, p=of.p_paired, p_adjusted=of.p_adjusted)
         return typed.IntervalCell(**picked(of, names), paired=paired)
 
-    baselines = {retriever: of_one_list(retriever, utility) for retriever in draws}
+    baselines = {retriever: values[utility, f"{retriever}-{DETERMINISTIC}"] for retriever in draws}
     cells = tradeoff.adjusted(
         [
             tradeoff.cells(*observations(retriever, disparity, utility, of), of, level) if of else []

@@ -53,7 +53,6 @@ class OutputCounts(AnswerCounts, frozen=True, kw_only=True):
     """Distinct outputs of a condition; `classes`: how those ended that are no answers, though measured as they are."""
 
     outputs: Count
-    unparseable: Count
     classes: Counts
 
     @property
@@ -156,7 +155,6 @@ class RagResults(Results, frozen=True, kw_only=True):
     """
 
     task: Literal["rag"]
-    measure_notes: Mapping[str, str]
     design: RagFacts
     collection: Collected
     intervals: Mapping[str, Intervals] = {}

@@ -60,17 +60,12 @@ IN_TABLE = {
 def rag_table(results: RagResults) -> Table:
     """One row a setting, from one list by score to lists by usefulness; one column a measure."""
     table = table_of(results, "outputs")
-    conclusions = {**table.said, **{name: conclusion(of) for name, of in results.findings.items()}}
-    # where nothing is concluded the last column is a measure
-    rows = tuple((*row[:-1], conclusions[row[0]] or row[-1]) for row in table.rows)
-    return replace(
-        table, rows=rows, said=conclusions, notes=(*notes(results), *table.notes), below=groups_table(results)
-    )
+    return replace(table, notes=(*notes(results), *table.notes), below=groups_table(results))
 
 
 def conclusion(finding: RagFinding, *about: object) -> str:
     """A conclusion in a table, with the largest mean loss that is not ruled out."""
-    if finding.conclusion not in IN_TABLE or finding.lower is None:
+    if finding.lower is None:
         return conclusion_text(finding)
     return f"{IN_TABLE[finding.conclusion]}, loss at most {max(-finding.lower, 0.0):.3f}"
 
@@ -145,12 +140,12 @@ def of_groups(rows: Iterable[Row]) -> list[Row]:
     ]
 
 
-def settings_of_groups(rows: Sequence[Row], verdict: RunVerdict | None) -> list[str]:
+def settings_of_groups(rows: Sequence[Row], setting: str | None) -> list[str]:
     """The setting that the verdict speaks of, or else one list by score, which comes second where it is another."""
     conditions = sorted(
         {row.condition for row in rows}, key=lambda name: not name.endswith(f"-{DETERMINISTIC}")
     )
-    first = next((name for name in conditions if verdict and name == verdict.condition), conditions[0])
+    first = setting if setting in conditions else conditions[0]
     alone = f"{first.rpartition('-')[0]}-{DETERMINISTIC}"
     return [*dict.fromkeys((first, *[alone] * (alone in conditions)))]
 
@@ -159,11 +154,11 @@ def more_or_less(row: Row) -> str:
     return "more" if (row.value or 0.0) > 1 else "less"
 
 
-def groups_sentence(facts: Conclusions, verdict: RunVerdict) -> str:
+def groups_sentence(facts: Conclusions, setting: str | None = None) -> str:
     """Which groups get more or less than their share; nothing where items have none."""
     if not (rows := of_groups(facts.by_group)):
         return ""
-    setting, *_ = settings_of_groups(rows, verdict)
+    setting, *_ = settings_of_groups(rows, setting)
     rows = [row for row in rows if row.condition == setting and _name(row.measure) in SHARES]
     number, said = by_name(len({row.group for row in rows}), facts.attribute), list[str]()
     outside = [row for row in rows if row.conclusion == Conclusion.OUTSIDE]
@@ -188,10 +183,12 @@ def groups_table(results: RagResults | ScoreResults) -> Table | None:
     if not (rows := of_groups(results.rows)):
         return None
     figures = {(row.run, row.condition, _name(row.measure), row.group): row for row in rows}
-    verdicts = {of.run: of.verdict for of in ([results] if isinstance(results, RagResults) else results.runs)}
-    of_runs = {run: [row for row in rows if row.run == run] for run in verdicts}
+    runs = [results] if isinstance(results, RagResults) else results.runs
     places = [
-        (run, name) for run, of in of_runs.items() if of for name in settings_of_groups(of, verdicts[run])
+        (of.run, name)
+        for of in runs
+        if (of_run := [row for row in rows if row.run == of.run])
+        for name in settings_of_groups(of_run, of.verdict.condition if of.verdict else None)
     ]
     first, level = places[0], f" [{results.level * 100:g} %]"
     items, unknown = dict[str, int](), 0
@@ -211,7 +208,7 @@ def groups_table(results: RagResults | ScoreResults) -> Table | None:
         *(
             (", ".join((what, *named)) + level, figure(place, name))
             for place in places
-            for named in [dict.fromkeys(place[len(verdicts) == 1 :]) if len(places) > 1 else ()]
+            for named in [dict.fromkeys(place[len(runs) == 1 :]) if len(places) > 1 else ()]
             for name, what in SHARES.items()
         ),
         ("conclusion", concluded),
@@ -268,6 +265,7 @@ def tradeoff_tables(costs: Sequence[tuple[Named, Intervals, Sequence[Curve]]]) -
             "observation: a query under an alpha, without the one list by score; slope: of the least-squares line over "
             f"all; area: by trapezoid below the means of the observations nearest to 0, 0.2 … 1 of {across}, with "
             "constant ends; the paper defines neither",
+            "useful is what helps the generator of the row, so EE-R of two generators is not of the same items",
         )
 
 
@@ -302,13 +300,8 @@ TO_CHANGE = {
 
 
 def rag_verdict(conclusions: Conclusions) -> RunVerdict:
-    """What is kept or lost, and which groups of items get more or less than their share under that setting."""
-    verdict = verdict_of_settings(conclusions)
-    return structs.replace(verdict, sentence=verdict.sentence + groups_sentence(conclusions, verdict))
-
-
-def verdict_of_settings(conclusions: Conclusions) -> RunVerdict:
-    """Of the settings whose utility is kept the fairest; where there is none, what stands in the way."""
+    """Of the settings whose utility is kept the fairest, and which groups of items get more or less than their share
+    under it; where there is none, what stands in the way."""
     cases: dict[Conclusion, list[Any]] = {of: [] for of in Conclusion}
     for case in verdict.cases_of(conclusions):
         cases[case.finding.conclusion].append(case)
@@ -337,7 +330,7 @@ def verdict_of_settings(conclusions: Conclusions) -> RunVerdict:
     elif not conclusions.complete:
         sentence = "nothing can be said of what fairness costs: not all questions are answered yet"
         advice = verdict.by_way(conclusions, verdict.UNFINISHED, "unfinished")
-    return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence, next=advice)
+    return RunVerdict(status=NOT_ASSESSABLE, sentence=sentence + groups_sentence(conclusions), next=advice)
 
 
 def verdict_on(case: verdict.Case, status: str, sentence: str) -> RunVerdict:
@@ -357,7 +350,7 @@ def verdict_on(case: verdict.Case, status: str, sentence: str) -> RunVerdict:
     if figure.value is not None and finding.lower is not None:
         level = f"{facts.level * 100:g} %"
         text += f"; utility changes by {figure.value:+.3f}"
-        if figure.low is not None and figure.high is not None and figure.low < figure.high:
+        if figure.low is not None and figure.high is not None:
             text += f" ({level} CI {figure.low:+.3f} to {figure.high:+.3f})"
         text += f"; {finding.losers or 'none'} of {case.counted} lost more than {margin:g}"
         if finding.conclusion != Conclusion.OUTSIDE:
@@ -377,8 +370,9 @@ def verdict_on(case: verdict.Case, status: str, sentence: str) -> RunVerdict:
     if not (facts.complete and within):
         advice = verdict.by_way(facts, advice, "alpha" if facts.complete else "unfinished")
     return RunVerdict(
-        status=status, sentence=text, next=advice, condition=case.key.condition, measure=finding.measure,
-        estimate=figure.value, low=figure.low, high=figure.high, n=figure.n,
+        status=status, sentence=text + groups_sentence(facts, case.key.condition), next=advice,
+        condition=case.key.condition, measure=finding.measure, estimate=figure.value, low=figure.low,
+        high=figure.high, n=figure.n,
     )  # fmt: skip
 
 
@@ -476,16 +470,12 @@ def group_tables(group: Group) -> Iterator[Table]:
         ]
         row = {"retriever": retriever, "generator": name}
         costs.append((row, structs.replace(table, cells=cells), of_runs[name].tradeoff.get(retriever, ())))
-    note = "useful is what helps the generator of the row, so EE-R of two generators is not of the same items"
-    for of_group in tradeoff_tables(costs):
-        relevance = len(of_runs) > 1 and of_group.title.startswith("EE-R")
-        yield replace(of_group, notes=(*of_group.notes, *[note] * relevance))
+    yield from tradeoff_tables(costs)
 
 
-def _results(group: Group) -> dict[str, RagResults]:
+def _results(group: Group) -> dict[str, Any]:
     """The results by what the rows of a group are called."""
-    runs = ((name, audited.results) for name, of in group.rows.items() for audited in of.values())
-    return {name: results for name, results in runs if isinstance(results, RagResults)}
+    return {name: audited.results for name, of in group.rows.items() for audited in of.values()}
 
 
 def labels_notes(runs: Sequence[ComparisonRun]) -> list[str]:

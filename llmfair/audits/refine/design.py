@@ -132,7 +132,8 @@ def baselines_of(
 
     `loop` makes a query's page with the name of the group alone.
     """
-    specs, baselines, warnings = dict.fromkeys(METHODS, ""), list[Baseline](), list[str]()
+    specs = {**dict.fromkeys(METHODS, ""), BASELINE: BASELINE}
+    baselines, warnings = list[Baseline](), list[str]()
     given = map(str.strip, first_stage.settings.baseline)
     texts = [*chain.from_iterable(PAPER if text == ALL else (text,) for text in given)]
     if not any(re.match(f"({GREEDY}=)?{GREEDY}(:|$)", text) for text in texts):
@@ -140,7 +141,7 @@ def baselines_of(
     for text in texts:
         aliased = re.fullmatch(r"([\w.-]+)=(.+)", f"{NAME}={text}" if text == NAME_ALONE else text)
         name, spec = (aliased[1], aliased[2]) if aliased else (text.partition(":")[0], text)
-        if spec == name == BASELINE or (name in PAPER and specs.get(name) == spec):
+        if specs.get(name) == spec:
             continue
         if name in specs:
             raise UsageError(f"--baseline {text}: {name} is there already.", f"another name: ALIAS={spec}")
@@ -189,11 +190,10 @@ class Pages:
         """A page, best first; its candidates are what it holds, by id."""
         documents = self.groups.documents
         listed = [documents.get(doc_id) or nouns.Document(doc_id, "") for doc_id in sorted(doc_ids)]
-        sides = {document.doc_id: self.attribute.side(document) for document in listed}
         return Judged(
             nouns.Candidates(nouns.Query(query_id, ""), tuple(listed), self.qrels.get(query_id, {})),
             (nouns.Ranking(query_id, tuple(doc_ids)),),
-            {doc_id: side for doc_id, side in sides.items() if side is not None},
+            {of.doc_id: side for of in listed if (side := self.attribute.side(of)) is not None},
             groups=self.groups,
         )
 
@@ -231,12 +231,12 @@ class RefineDesign(Design[Ended]):
     dataset: Collection
     prompt: Prompt
     engine: Engine
-    patience: Patience = field(default_factory=Patience)
+    patience: Patience
     objective: Measure
     aimed: Measure
     utility: Measure
-    reranker: ScoringRanker | None = None
-    baselines: Sequence[Baseline] = ()
+    reranker: ScoringRanker | None
+    baselines: Sequence[Baseline]
     first_stages: dict[str, nouns.Candidates] = field(default_factory=dict, init=False)
     turn: Lock = field(default_factory=Lock, init=False)
 
@@ -488,7 +488,7 @@ SUMS_TO_ONE = 1e-3
 
 def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> RefineDesign:
     """Loads what the settings name; the collection is indexed when it is first searched. Raises UsageError."""
-    if model := next((spec for spec in settings.model if registry.has("ranker", spec.partition(":")[0])), ""):
+    if model := next((spec for spec in settings.model if Subject(spec).ranks), ""):
         raise UsageError(
             f"-m {model}: refine asks a model for keywords, and {model} writes none.",
             f"--baseline {model} holds refinement against it",
@@ -499,9 +499,10 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
     check_two_groups(attribute, RefineDesign.task)
     queries = tuple(searched(query, settings.query_text) for query in selected_queries(dataset, settings))
     # of a search server as of a model's
-    wait, outage = seconds(settings.max_wait), seconds(settings.outage)
-    patience = Patience(settings.timeout, settings.retries, wait, outage)
-    fields = [field.strip() for field in (settings.engine_fields or "").split(",") if field.strip()]
+    patience = Patience(
+        settings.timeout, settings.retries, seconds(settings.max_wait), seconds(settings.outage)
+    )
+    fields = [*filter(None, map(str.strip, (settings.engine_fields or "").split(",")))]
     engine = engine_of(
         dataset, ANALYZERS[settings.analyzer], settings.engine, settings.engine_url, fields, patience
     )
@@ -514,7 +515,14 @@ def make_refine_design(settings: RefineSettings, subject: Subject = NOBODY) -> R
             f"--objective {objective}: it takes a measure with a target, a better direction and a cutoff.",
             "KL@20, AWRF@20, or KL(direction=target-current)@20",
         )
-    aim = partial(aimed_at, target=settings.target)
+
+    def aim(measure: Measure) -> Measure:
+        """The measure with the target of the settings, where it has one and names none."""
+        named, target = dict(measure.params), settings.target
+        if target == EMPIRICAL or TARGET not in measure.definition.params or TARGET in named:
+            return measure
+        return replace(measure, params=tuple(sorted({**named, TARGET: target}.items())))
+
     objective = aim(objective)
     target, k = str(objective.arguments["target"]), int(objective.cutoff or 0)
     check_target(target)
@@ -558,11 +566,3 @@ def check_target(target: str) -> None:
     total = sum(read_shares(target).values())
     if abs(total - 1) > SUMS_TO_ONE:
         raise UsageError(f"{target}: the shares sum to {total:g}, not to 1.", 'write { "group": share, … }')
-
-
-def aimed_at(measure: Measure, target: str) -> Measure:
-    """The measure with this target, where it has one and names none."""
-    named = dict(measure.params)
-    if target == EMPIRICAL or "target" not in measure.definition.params or "target" in named:
-        return measure
-    return replace(measure, params=tuple(sorted({**named, "target": target}.items())))

@@ -254,7 +254,7 @@ def compared(method: str) -> str:
 
 def held_against(conditions: Iterable[str]) -> list[str]:
     """The methods that fair-qr is held against: all but its own two pages."""
-    return [name for name in dict.fromkeys(conditions) if name not in (REFINED, FAIR_QR)]
+    return [name for name in conditions if name not in (REFINED, FAIR_QR)]
 
 
 def controls_of(baselines: Mapping[str, str] | None) -> list[str]:

@@ -43,7 +43,6 @@ class ReplyCounts(AnswerCounts, frozen=True, kw_only=True):
     """Replies of the model; `classes`: how each was read; `asked_again`: those asked after an unreadable one."""
 
     replies: Count
-    unparseable: Count
     classes: Counts
     asked_again: Count
 
@@ -93,7 +92,6 @@ class RefineResults(Results, frozen=True, kw_only=True):
     """
 
     task: Literal["refine"]
-    measure_notes: Mapping[str, str]
     design: RefineFacts
     left_out: Mapping[str, Sequence[str]] = {}
     stops: Counts

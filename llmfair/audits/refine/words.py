@@ -19,7 +19,7 @@ from llmfair.audits.refine.measure import (
     trail_text,
 )
 from llmfair.audits.refine.results import RefineFinding, RefineResults
-from llmfair.audits.refine.settings import BASELINE, FAIR_QR, NAME, NAME_ALONE, REFINED
+from llmfair.audits.refine.settings import BASELINE, FAIR_QR, REFINED
 from llmfair.io.text import count, p_text, plural
 from llmfair.metrics.names import in_words, parse_measure
 from llmfair.nouns import Conclusion, Key
@@ -70,7 +70,7 @@ METHOD = (
 
 # The verdict of an audit of query refinement: is the page nearer its target, and what does that cost?
 
-STATUSES = (
+NO_NEARER, NEEDS_NO_MODEL, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, AT_OPEN_COST, NEARER = STATUSES = (
     "no nearer",
     "no nearer than without a model",
     "not assessable",
@@ -79,7 +79,6 @@ STATUSES = (
     "nearer at open cost",
     "nearer",
 )
-NO_NEARER, NEEDS_NO_MODEL, NOT_ASSESSABLE, INCONCLUSIVE, AT_A_LOSS, AT_OPEN_COST, NEARER = STATUSES
 SENTENCES = {
     NEARER: "refined queries bring the page nearer its target than {without} does, at a loss of at most {margin:g}",
     AT_A_LOSS: "refined queries bring the page nearer its target than {without} does, but lose relevance",
@@ -101,9 +100,9 @@ TO_CHANGE = {
 COSTS = {True: AT_A_LOSS, False: NEARER, None: AT_OPEN_COST}
 
 
-def status_of(finding: RefineFinding | None) -> str:
+def status_of(finding: RefineFinding) -> str:
     """Of the statuses of this kind."""
-    if finding is None or finding.conclusion == Conclusion.NOT_ASSESSABLE:
+    if finding.conclusion == Conclusion.NOT_ASSESSABLE:
         return NOT_ASSESSABLE
     if finding.conclusion == Conclusion.OUTSIDE:
         return NO_NEARER if finding.nearer is False else NEEDS_NO_MODEL
@@ -118,12 +117,11 @@ def how_ended(row: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 def refine_verdict(conclusions: Conclusions) -> RunVerdict:
     """What becomes of the objective, of AWRF and of nDCG, paired by topic."""
-    finding: Any = conclusions.findings.get(FAIR_QR)
+    finding: Any = conclusions.findings[FAIR_QR]
     status, figures = status_of(finding), conclusions.figures
     if status == NOT_ASSESSABLE:
-        reason = finding and finding.reason
-        why = in_words(reason, finding.measure) if reason else "nothing was measured"
-        advice = TO_CHANGE.get(str(reason), "ask about at least 5 topics with judgements")
+        why = in_words(finding.reason, finding.measure)
+        advice = TO_CHANGE.get(str(finding.reason), "ask about at least 5 topics with judgements")
         following = advice_of(conclusions, advice) if conclusions.complete else UNFINISHED
         return RunVerdict(status=status, sentence=f"nothing can be said of refinement: {why}", next=following)
     changes = {
@@ -145,8 +143,6 @@ def refine_verdict(conclusions: Conclusions) -> RunVerdict:
     advice = advice_of(conclusions, "the words of every round: llmfair runs show {run} --trail")
     if status in (INCONCLUSIVE, AT_OPEN_COST):
         advice = f"more topics narrow the intervals · {advice}"
-    elif NAME_ALONE not in conclusions.model and NAME not in conclusions.keys:
-        advice += " · beside a model that knows nothing: llmfair refine --baseline fake:name"
     queries = f"{conclusions.level * 100:g} % CI, {count(n, 'query', 'queries')}"
     return RunVerdict(
         status=status, sentence=f"{sentence}: {', '.join(texts)} ({queries}){caution}",
@@ -180,11 +176,10 @@ def paper_table(means: Means, title: str) -> Table:
     rows, signed, strong = {name: {"method": name} for name in methods}, set[str](), set[tuple[str, str]]()
     for head, of in means.items():
         best = max((mean for mean, _ in of.values()), default=None)
-        for name in methods:
-            mean, signs = of.get(name, (None, ""))
-            rows[name][head] = "" if mean is None else f"{mean:.4f}{signs}"
+        for name, (mean, signs) in of.items():
+            rows[name][head] = f"{mean:.4f}{signs}"
             signed |= {*signs}
-            strong |= {(name, head)} if mean is not None and mean == best else set()
+            strong |= {(name, head)} if mean == best else set()
     signs = ", ".join(f"{sign} {method}" for method, sign in SYMBOLS.items() if sign in signed)
     better = f"better than {signs} by a paired t test, p < 0.05, not adjusted, as in the paper's Table 1"
     table = Table.of_texts(title, rows.values(), "bold: the best of a column", better if signs else "")
@@ -194,17 +189,15 @@ def paper_table(means: Means, title: str) -> Table:
 
 def means_of_columns(results: RefineResults) -> Means:
     """The means of a run's methods in the columns of the paper."""
-    design, figures, signs = results.design, results.by_key(), dict[tuple[str, str], str]()
-    order = "".join(SYMBOLS.values())
-    for test in sorted(results.paper, key=lambda test: order.find(test.symbol)):
-        signs[test.method, test.measure] = signs.get((test.method, test.measure), "") + test.symbol
+    design, figures = results.design, results.by_key()
+    starred = {(test.method, test.measure, test.symbol) for test in results.paper}
     heads = {design.utility: design.utility, design.aimed: design.aimed}
     for measure in map(parse_measure, results.measures):
         if measure.name == "nDCGxAWRF" and measure.cutoff == design.k:
             heads[str(measure)] = str(measure.arguments["agg"]).replace("-", " ")
     return {
         head: {
-            name: (row.value, signs.get((name, measure), ""))
+            name: (row.value, "".join(of for of in SYMBOLS.values() if (name, measure, of) in starred))
             for name in design.conditions
             if (row := figures.get((measure, name))) and row.value is not None
         }
@@ -216,9 +209,7 @@ def group_tables(group: Group) -> Iterator[Table]:
     """Of runs under the paper's preset its Table 1, attributes side by side, and the tests of this house beside it."""
     for name, runs in group.rows.items():
         audits = ((attribute, audited.results) for attribute, audited in runs.items())
-        results = {
-            of: its for of, its in audits if isinstance(its, RefineResults) and its.design.preset == PRESET
-        }
+        results: dict[str, Any] = {of: its for of, its in audits if its.design.preset == PRESET}
         means, about = dict[str, Mapping[str, tuple[float, str]]](), f"{group.dataset} · {name}"
         for attribute, of in results.items():
             first = f"{attribute}: " * (len(results) > 1)
@@ -249,7 +240,6 @@ def contrasts_tables(results: RefineResults, about: str = "") -> Iterator[Table]
 
 # What an audit of query refinement found as a table: the original query, the refined one, and its page in order.
 
-FACTOR = "target_known"
 OF_JUDGEMENTS = (
     "methods that know the target are measured against what they aim at: a target from elsewhere (--target trec2022, "
     "or a file) and --baseline fake:name, a model that knows nothing, show what that is worth"
@@ -271,17 +261,12 @@ LEFT_OUT = {**STOPS, "no_target": "no relevant document whose groups could be ai
 def refine_table(results: RefineResults) -> Table:
     """One row a method, one column a measure, and whether the method is told the target."""
     table, factors = table_of(results, "replies"), results.design.factors or {}
-    status = status_of(results.findings.get(FAIR_QR))
-    conclusions = dict.fromkeys(results.design.conditions, "")
-    conclusions[FAIR_QR] = table.said[FAIR_QR] if status == NOT_ASSESSABLE else status
     return replace(
         table,
         header=(*table.header[:-1], "target known", "conclusion"),
         rows=tuple(
-            (*row[:-1], str(factors.get(row[0], {}).get(FACTOR, "")), conclusions[row[0]])
-            for row in table.rows
+            (*row[:-1], str(factors.get(row[0], {}).get("target_known", "")), row[-1]) for row in table.rows
         ),
-        said=conclusions,
         notes=(*notes(results), *table.notes),
     )
 
@@ -306,9 +291,8 @@ def notes(results: RefineResults) -> Iterator[str]:
         yield f"{count(len(queries), 'query', 'queries')} left out, {LEFT_OUT[reason]}: {first}"
     if classes := {name: n for name, n in replies.classes.items() if name != "ok"}:
         other = percent(sum(classes.values()), replies.replies)
-        again = f"; {replies.asked_again} asked again" * bool(replies.asked_again)
         listed = ", ".join(f"{name} {n}" for name, n in classes.items())
-        yield f"{other} of {replies.replies:,} replies are not in the form asked for: {listed}{again}"
+        yield f"{other} of {replies.replies:,} replies are not in the form asked for: {listed}"
     yield from results.remarks
     for measure, reach in results.reach.items():
         yield f"the least {measure} that pages of {design.k} whole documents can have is {reach.low:.3f} on average"
@@ -326,9 +310,9 @@ def group_plots(group: Group, declared: Declared, number: int) -> Iterator[base.
     """Of several audits side by side a panel each, as the paper has one for each attribute."""
     for name, runs in group.drawn.items():
         for attribute, audited in runs.items():
-            if isinstance(audited.results, RefineResults):
-                aimed, ending = audited.results.design.aimed, f"-{number}-{audited.folder.resolve().name}"
-                yield from steps_plot(audited.folder, aimed, ending, f", {attribute}, {name}")
+            design: Any = audited.results.design
+            ending = f"-{number}-{audited.folder.resolve().name}"
+            yield from steps_plot(audited.folder, design.aimed, ending, f", {attribute}, {name}")
 
 
 def beside_plot(results: RefineResults) -> Iterator[base.Plot]:

@@ -106,10 +106,10 @@ def test_scores_of_a_model_are_kept_and_whole() -> None:
 
 def test_the_best_of_a_query_is_the_best_of_its_lists() -> None:
     """A run folder has outputs beside single items, too, which no list is held against."""
-    policies = Policies("q", ("a", "b", "c"), {"r": np.array([3.0, 2.0, 1.0])}, 2, 1, 0)
+    policies = Policies("q", ("a", "b", "c"), {"r": np.array([3.0, 2.0, 1.0])}, 2, 1, 0, {})
     outputs = {tuple(of): ListSample(tuple(of), 1, "x", worth) for of, worth in (("ab", 0.5), ("a", 1.0))}
     condition = Condition("r-deterministic", {"retriever": "r", "alpha": DETERMINISTIC})
-    assert observed(policies, [condition], frozenset("ab"), outputs)[condition.name].ceiling == 0.5
+    assert observed(policies, [condition], frozenset("ab"), outputs, None)[condition.name].ceiling == 0.5
 
 
 # A log of requests: traffic that exists is measured as a run's own lists are
