@@ -208,8 +208,9 @@ def means_of_columns(results: RefineResults) -> Means:
 def group_tables(group: Group) -> Iterator[Table]:
     """Of runs under the paper's preset its Table 1, attributes side by side, and the tests of this house beside it."""
     for name, runs in group.rows.items():
-        audits = ((attribute, audited.results) for attribute, audited in runs.items())
-        results: dict[str, Any] = {of: its for of, its in audits if its.design.preset == PRESET}
+        results: dict[str, Any] = {
+            attribute: of.results for attribute, of in runs.items() if of.results.design.preset == PRESET
+        }
         means, about = dict[str, Mapping[str, tuple[float, str]]](), f"{group.dataset} · {name}"
         for attribute, of in results.items():
             first = f"{attribute}: " * (len(results) > 1)
