@@ -26,10 +26,10 @@ from llmfair.errors import LlmfairError, RequirementFailed, UsageError, did_you_
 from llmfair.io.files import plain, write_whole
 from llmfair.io.tables import is_table
 from llmfair.metrics.names import parse_measure
-from llmfair.report.html import page_html
+from llmfair.report.html import html_of, page_html
 from llmfair.report.page import Page, Source, many_page, read_source, run_page, study_page
 from llmfair.report.plots import FORMATS, write_plots
-from llmfair.report.table import Table, headed, html_of, text_of
+from llmfair.report.table import Table, headed, text_of
 from llmfair.results import Exhibits, Row, RunVerdict, lines_of, query_figures
 from llmfair.rundir import REPORT, RunDir, find_run, with_factors
 from llmfair.settings import commands, named, value_of

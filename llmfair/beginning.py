@@ -26,18 +26,26 @@ def open_streams() -> None:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Signals raise KeyboardInterrupt meanwhile; of SIGTERM and SIGHUP the first alone: groups of processes get two."""
-    before = {number: signal.getsignal(number) for number in STOPPING}
-    _ended_by.clear()
+def stopped_by(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """What stops a command goes to this handler meanwhile, but what is ignored (`nohup`); in the main thread alone."""
+    in_main = threading.current_thread() is threading.main_thread()
+    earlier = {number: signal.getsignal(number) for number in STOPPING if in_main}
+    before = {number: of for number, of in earlier.items() if of != signal.SIG_IGN}
     try:
-        for number, handler in before.items():
-            if handler != signal.SIG_IGN:  # `nohup`
-                signal.signal(number, _end)
+        for number in before:
+            signal.signal(number, handler)
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, of in before.items():
+            signal.signal(number, of)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Signals raise KeyboardInterrupt meanwhile; of SIGTERM and SIGHUP the first alone: groups of processes get two."""
+    _ended_by.clear()
+    with stopped_by(_end):
+        yield
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -244,9 +244,11 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
     """`config.json` of a repository in the local cache, whose folder there is named by its commit."""
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url
 
-    away = BackendError(
-        f"{repository} is not on this machine, and the Hub cannot be reached.",
-        f"fetch it where there is a network (hf download {repository}), or name a folder",
+    not_there = (
+        errors.HFValidationError,
+        errors.RepositoryNotFoundError,
+        errors.RevisionNotFoundError,
+        errors.EntryNotFoundError,
     )
     with suppress(errors.LocalEntryNotFoundError, errors.HFValidationError):
         return Path(hf_hub_download(repository, "config.json", revision=revision, local_files_only=True))
@@ -259,22 +261,17 @@ def _fetch_config(repository: str, revision: str | None) -> Path:
             f"the Hub gives {repository} only to those who accepted its terms.",
             f"accept them at https://huggingface.co/{repository} and set HF_TOKEN",
         ) from None
-    except errors.LocalEntryNotFoundError:
-        raise away from None
     except (
-        errors.HFValidationError,
-        errors.RepositoryNotFoundError,
-        errors.RevisionNotFoundError,
-        errors.EntryNotFoundError,
-    ):
-        at = f" at {revision}" if revision else ""
-        raise UsageError(
-            f"the Hub has no model {repository}{at}.", "name a folder, or a repository as ORG/NAME"
+        Exception
+    ) as error:  # each of the library's HTTP clients has its own for a network that is not there
+        if isinstance(error, not_there) and not isinstance(error, errors.LocalEntryNotFoundError):
+            at = f" at {revision}" if revision else ""
+            way_out = "name a folder, or a repository as ORG/NAME"
+            raise UsageError(f"the Hub has no model {repository}{at}.", way_out) from None
+        raise BackendError(
+            f"{repository} is not on this machine, and the Hub cannot be reached: {line_of(error)}.",
+            f"fetch it where there is a network (hf download {repository}), or name a folder",
         ) from None
-    except errors.HfHubHTTPError as error:
-        raise BackendError(f"{repository} cannot be fetched: {line_of(error)}.", "try again later") from None
-    except Exception:  # each of the library's HTTP clients has its own for a network that is not there
-        raise away from None
 
 
 # LoRA adapters: which one it is, whose it is, and whether it does anything.

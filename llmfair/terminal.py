@@ -141,7 +141,7 @@ def warn(text: str) -> None:
         print_text(_safe(f"Warning: {text}"), sys.stderr)
 
 
-def say(text: str = "") -> None:
+def say(text: str) -> None:
     """A line on stderr, unless only results are wanted."""
     if not output.quiet:
         print_text(secrets.said(text), sys.stderr)

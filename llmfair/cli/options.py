@@ -87,7 +87,10 @@ class WithFlags:
         least = max(_rank(ctx, "preset"), 1) if bundled else 1
         ranks = {item.name: _rank(ctx, item.name) for item in kind.given()}
         flags = {name for name, rank in ranks.items() if rank == FLAG}
-        giving_way = kind.giving_way(flags, parameters.get("runs", ()), values.get("output")) - flags
+        giving_way = kind.giving_way(flags, parameters.get("runs", ())) - flags
+        folder = values.get("output")
+        if folder is not None and not kind.makes_runs and (folder / "manifest.json").exists():
+            giving_way |= {"output"} - flags  # of a run that this command does not make
         chosen = {
             name: values[name]
             for name, rank in ranks.items()

@@ -8,8 +8,6 @@ from math import inf
 from pathlib import Path
 from shlex import quote
 
-from msgspec.structs import asdict
-
 from llmfair.audits.documents import ChangeRow
 from llmfair.io.text import count, listed, p_text
 from llmfair.metrics.names import in_words
@@ -287,7 +285,7 @@ def mitigation_page(source: Source, exhibits: Exhibits) -> Page:
     section = Section(mitigation_table(results), [*_plots(results)], words=words)
     page = plain_page(
         results, exhibits, section, "Mitigation", f"{results.model} on {results.dataset}, {results.attribute}",
-        asdict(results.words), (), [*warnings_of([results.model]), *missing_lines(results)],
+        warnings=[*warnings_of([results.model]), *missing_lines(results)],
     )  # fmt: skip
     if not results.tried:
         return page

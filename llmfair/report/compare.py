@@ -310,15 +310,17 @@ def score_page(source: Source, exhibits: Exhibits) -> Page:
     attributes = " and ".join(dict.fromkeys(run.attribute for run in runs))
     contrasts = {run.run: run.contrasts for run in runs}
     names = {(run.run, key): name for run, key, name in named_keys(results)}
-    page = plain_page(
+    return plain_page(
         source.results, replace(exhibits, command=results.command),
         Section(table, list(_plots(results, exhibits.measures)), words=WORDS), "Measured runs",
-        f"{count(len(named_conditions(results)), 'ranking')} of {datasets}, {attributes}", asdict(runs[0].words),
-        lacking(results), warnings_of([row.model for row in results.rows], results.requirements),
-        queries_table(source.run.path, "run", lambda row: names.get((row.run, row.key(contrasts[row.run]))), results,
-                      results.measures, exhibits),
+        f"{count(len(named_conditions(results)), 'ranking')} of {datasets}, {attributes}", words=runs[0].words,
+        missing=lacking(results), warnings=warnings_of([row.model for row in results.rows], results.requirements),
+        queries=queries_table(
+            source.run.path, "run", lambda row: names.get((row.run, row.key(contrasts[row.run]))), results,
+            results.measures, exhibits,
+        ),
+        outcome=score_outcome(results),
     )  # fmt: skip
-    return replace(page, outcome=score_outcome(results))
 
 
 def _plots(results: ScoreResults, measures: Declared) -> Iterator[Plot]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from llmfair.metrics.base import plain_name
 from llmfair.report.phrases import capitalised
-from llmfair.report.plots import Plot, Value, ratios
+from llmfair.report.plots import Plot, Row, Value, ratios
 from llmfair.results import Declared, Figure, Finding, Results, Words
 
 HEADLINES, COST = "odds", "cost"
@@ -80,15 +80,15 @@ def against_the_band(
 ) -> Iterator[Plot]:
     """A figure for each of these measures that a logarithmic axis can have: (measure, name of its row, figure); against
     parity where there is no band."""
-    rows: dict[str, list[tuple[str, None, Value | None]]] = {}
+    rows: dict[str, list[Row]] = {}
     labels: dict[str, str] = {}
     for measure, of, figure in values:
         of_it = declared.get(measure)
         if of_it is None or of_it.definition.scale == "log":  # those that nothing here declares are odds
             labels.setdefault(plain_name(measure), of_it.label if of_it else plain_name(measure))
-            rows.setdefault(plain_name(measure), []).append((of, None, on_log(value_of(figure))))
+            rows.setdefault(plain_name(measure), []).append((of, on_log(value_of(figure))))
     for place, (measure, of_measure) in enumerate(rows.items()):
-        if any(value for *_, value in of_measure):
+        if any(value for _, value in of_measure):
             label, ending = labels[measure], f"-{place}" * bool(place)
             title = f"{capitalised(label)} against {'the band' if band else 'parity'}"
             yield ratios(of_measure, label, band, title, name + ending, favoured=favoured)

@@ -20,7 +20,7 @@ from llmfair.io.text import in_lines, in_markdown, visible
 from llmfair.nouns import picked
 from llmfair.report.page import Page, Source
 from llmfair.report.plots import inline_svg
-from llmfair.report.table import latex, lead_of, markdown, markdown_lead
+from llmfair.report.table import Table, latex, lead_of, markdown, markdown_lead
 from llmfair.results import ALL, lines_of
 from llmfair.rundir import COLUMNS, csv_text
 
@@ -57,6 +57,11 @@ def page_html(page: Page) -> str:
         script=Markup(script),
         hashed=base64.b64encode(sha256(script.encode()).digest()).decode(),
     )
+
+
+def html_of(table: Table) -> str:
+    """The table as an HTML fragment, for notebooks."""
+    return rendered("table.html.j2", table=table.texts(visible))
 
 
 # A report as text

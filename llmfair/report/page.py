@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from inspect import isfunction
 from itertools import chain, starmap
 from math import inf
 from pathlib import Path
 from typing import Any
-
-from msgspec import structs
 
 from llmfair import registry
 from llmfair.audits.kind import Study, found_of, kind_of, kinds, results_of, study_of
@@ -34,6 +32,7 @@ from llmfair.results import (
     Requirement,
     Row,
     RunVerdict,
+    Words,
     query_figures,
 )
 from llmfair.rundir import RUNS_HINT, Manifest, RunDir
@@ -288,7 +287,7 @@ class Page:
     tables: Sequence[Table]
     plots: Sequence[Plot]
     method: Method
-    words: Mapping[str, str] = field(default_factory=dict)
+    words: Words | None = None
     missing: Sequence[str] = ()
     warnings: Sequence[str] = ()
     furthest: Furthest | None = None
@@ -326,19 +325,19 @@ def run_page(source: Source, exhibits: Exhibits) -> Page:
     section = words.section(results, folder, exhibits)
     names = {condition: words.titles.get(condition, condition) for condition in results.design.keys}
     calls = [("calls", calls_of(results))] * bool(results.design.calls)
-    page = plain_page(
+    return plain_page(
         results, exhibits, replace(section, facts=[*section.facts, *calls]), words.title,
         f"{results.short_name} on {results.dataset}"
         + f", {results.attribute}" * results.compares_groups,
-        structs.asdict(results.words), lacking_of(source),
-        warnings_of([results.model], results.requirements, results.warnings),
-        queries_table(
+        manifest,
+        missing=lacking_of(source),
+        warnings=warnings_of([results.model], results.requirements, results.warnings),
+        queries=queries_table(
             folder, words.condition, lambda row: names.get(row.key(results.design.contrasts)), results, results.shown,
             exhibits
         ),
-        manifest,
+        evidence=exhibits.evidence, sees=results.sees,
     )  # fmt: skip
-    return replace(page, evidence=exhibits.evidence, sees=results.sees)
 
 
 def study_page(source: Source, exhibits: Exhibits) -> Page:
@@ -350,9 +349,8 @@ def study_page(source: Source, exhibits: Exhibits) -> Page:
         plots = [*words.plots(results, exhibits.measures)]
     return plain_page(
         results, exhibits, Section(words.table(results), plots, words=words.method),
-        f"{source.study.name.capitalize()} study", title,
-        {} if results.words is None or not results.rows else structs.asdict(results.words), results.missing,
-        warnings_of([results.model] * bool(results.rows)),
+        f"{source.study.name.capitalize()} study", title, missing=results.missing,
+        warnings=warnings_of([results.model] * bool(results.rows)),
     )  # fmt: skip
 
 
@@ -362,13 +360,10 @@ def plain_page(
     section: Section,
     kind: str,
     title: str,
-    words: Mapping[str, str],
-    missing: Sequence[str],
-    warnings: Sequence[str],
-    queries: Table | None = None,
     manifest: Manifest | None = None,
+    **more: Any,
 ) -> Page:
-    """A page of figures; without a manifest no one run folder stands behind them."""
+    """A page of figures, with `more` of its fields; without a manifest no one run folder stands behind them."""
     limits = limits_of([results])
     # a ranker that asks nothing reads titles and texts, whatever a model would be shown
     ranks = registry.has("ranker", getattr(results, "model", "").partition(":")[0])
@@ -382,11 +377,11 @@ def plain_page(
         command=exhibits.command or "",
         limits=limits,
     )
+    parts: dict[str, Any] = {"words": getattr(results, "words", None), "outcome": outcome_of(results)}
     return Page(
-        kind=kind, title=title, subtitle=section.table.title, words=words, missing=missing, warnings=warnings,
-        tables=[*filter(None, (section.table, section.table.below)), *section.more], plots=section.plots,
-        furthest=section.furthest, queries=queries, method=method, outcome=outcome_of(results),
-        following="" if results.verdict is None else results.verdict.next,
+        kind=kind, title=title, subtitle=section.table.title, method=method, plots=section.plots,
+        tables=[*filter(None, (section.table, section.table.below)), *section.more], furthest=section.furthest,
+        following="" if results.verdict is None else results.verdict.next, **parts | more,
     )  # fmt: skip
 
 

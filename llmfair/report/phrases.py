@@ -37,7 +37,7 @@ def bound_text(low: float | None, high: float | None, edges: Collection[float] =
     return None
 
 
-def outward(value: float, up: bool, edges: Collection[float] = ()) -> str:
+def outward(value: float, up: bool, edges: Collection[float]) -> str:
     """A limit with two digits, or as many more as keep it on its side of the edges, rounded to where it still holds."""
     exact = Decimal(repr(value))
     rounded = exact
@@ -194,8 +194,8 @@ def capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> list[str]:
-    """The power of an inconclusive design, and the queries that it takes; `what` has a place for the odds."""
+def found_with(findings: Iterable[Any], queries: str, kind: str) -> list[str]:
+    """The power of an inconclusive design, and the queries that it takes."""
     inconclusive = [finding.power for finding in findings if finding.conclusion == "inconclusive"]
     weak = [power for power in inconclusive if power and power.power < POWER]
     if not weak:
@@ -203,6 +203,5 @@ def found_with(what: str, findings: Iterable[Any], queries: str, kind: str) -> l
     worst = min(weak, key=lambda power: power.power)
     needed = worst.queries_needed
     more = f"80 % takes about {needed:,} {queries}" if needed else "no number of queries gives 80 %"
-    return [
-        f"power to detect {what.format(worst.odds)}: {worst.power * 100:.0f} %; {more} (llmfair plan {kind})"
-    ]
+    power = f"power to detect odds of {worst.odds:g} as other than 1: {worst.power * 100:.0f} %"
+    return [f"{power}; {more} (llmfair plan {kind})"]

@@ -427,8 +427,8 @@ def front_plot(
 
 GROUP = 14
 """Letters of a group's name at an end of an axis."""
-Row = tuple[str, Value | None, Value | None]
-"""A name, what was before where there is a before, and what is (after)."""
+Row = tuple[str, Value | None]
+"""A name, and what it has."""
 
 
 def ratios(
@@ -436,33 +436,24 @@ def ratios(
     what: str,
     band: Interval | None,
     title: str,
-    name: str = "ratios",
+    name: str,
     favoured: tuple[str, str] | None = None,
 ) -> Plot:
-    """Ratios one under the other, the band of conclusions shaded; with a before, ○ before and ● after.
+    """Ratios one under the other, the band of conclusions shaded.
 
     `favoured`: the groups that are favoured at the lower and at the upper end of the axis.
     """
-    names, times = [of for of, *_ in rows], ("before", "after")
-    paired = any(before is not None for _, before, _ in rows)
-    shift = 0.16 if paired else 0.0
+    names = [of for of, _ in rows]
 
     def draw(axes: Axes) -> None:
-        for place, (of, before, after) in enumerate(rows):
-            above, under = place - shift, place + shift
-            if before is not None:
-                if after is not None:
-                    axes.plot([before.value, after.value], [above, under], **JOINED)
-                point(axes, before, Value(above), f"{of}, before: {before}", GREY, markerfacecolor="none",
-                       markeredgewidth=1.8, label="before" if place == 0 else None)  # fmt: skip
-            if after is not None:
-                point(axes, after, Value(under), f"{of}{', after' * paired}: {after}", marker=after.mark,
-                       label="after" if place == 0 and paired else None)  # fmt: skip
+        for place, (of, value) in enumerate(rows):
+            if value is not None:
+                point(axes, value, Value(place), f"{of}: {value}", marker=value.mark)
             else:
-                axes.text(1, under, " undefined", va="center", ha="left")
+                axes.text(1, place, " undefined", va="center", ha="left")
         if band is not None:
             axes.axvspan(*band, **BAND)
-        ends = [end for _, *both in rows for value in both if value for end in value.ends()] + [*(band or ())]
+        ends = [end for _, value in rows if value for end in value.ends()] + [*(band or ())]
         ratio_axis(axes, min(ends, default=0.8), max(ends, default=1.25), rows_length(names), band)
         rows_axis(axes, names)
         axes.set_xlabel(what)
@@ -470,13 +461,10 @@ def ratios(
             low, high = (folded(group, GROUP) for group in favoured)
             axes.set_title(f"← {low}\nfavoured", loc="left", fontsize=LETTER)
             axes.set_title(f"{high} →\nfavoured", loc="right", fontsize=LETTER)
-        if paired:
-            below(axes, times)
 
     shaded = "; shaded: the band of conclusions, {:g} to {:g}".format(*band) if band else ""
-    marks = " ○ before, ● after." * paired
-    sentence = f"{capitalised(what)} with intervals on a logarithmic axis; dashed: parity{shaded}.{marks}"
-    height = 74 + rows_height(names) * (1.25 if paired else 1) + (26 if paired else 0)
+    sentence = f"{capitalised(what)} with intervals on a logarithmic axis; dashed: parity{shaded}."
+    height = 74 + rows_height(names)
     if favoured is not None:
         sentence += f" Left of parity {favoured[0]} items are favoured, right of it {favoured[1]} ones."
         height += ROW / 2 * (1 + max(lines_of(group, GROUP) for group in favoured))

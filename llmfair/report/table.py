@@ -1,4 +1,4 @@
-"""Tables of declared columns, and what they become: text, Markdown, HTML, LaTeX. Nothing is measured here."""
+"""Tables of declared columns, and what they become: text, Markdown, LaTeX. Nothing is measured here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from itertools import chain, zip_longest
 from operator import methodcaller
 from pathlib import Path
@@ -141,7 +140,7 @@ def places_of(
     return sorted(of_measures, key=lambda place: (order.index(place[0]), place[1].startswith("@"), place[1]))
 
 
-def headings(places: Sequence[Place], results: Any, intervals: Collection[Place] = ()) -> list[str]:
+def headings(places: Sequence[Place], results: Any, intervals: Collection[Place]) -> list[str]:
     """Names of columns, in words where a measure has no other; the level stands with those in `intervals`."""
     plain = {measure: plain_name(results.labels.get(measure, measure), CONTROLLED) for measure, _ in places}
     names = list(plain.values())
@@ -272,26 +271,26 @@ def _parts(columns: Sequence[Sequence[str]], width: int, names: int = 1) -> Iter
         if len(parts[-1]) > names and sum(least[at] + len(GAP) for at in (*parts[-1], place)) > width:
             parts.append([*first])
         parts[-1].append(place)
-    return (_widths(places, widest, least, width) for places in parts)
+
+    def widths(places: Sequence[int]) -> dict[int, int]:
+        """The widest alone is folded where that leaves it a third of what it would take beyond the least, else what
+        there is room for is shared by what each would take.
+        """
+        wanted = {place: widest[place] - least[place] for place in places}
+        spare = width - sum(least[place] + len(GAP) for place in places)
+        if spare < 0:
+            return dict.fromkeys(places, max(width // len(places) - len(GAP), 1))
+        most = max(wanted, key=wanted.__getitem__)
+        left = spare - sum(wanted.values()) + wanted[most]
+        if left >= wanted[most] / 3:
+            return {place: widest[place] for place in places} | {most: min(widest[most], least[most] + left)}
+        share = spare / sum(wanted.values())
+        return {place: least[place] + int(share * wanted[place]) for place in places}
+
+    return map(widths, parts)
 
 
-def _widths(places: Sequence[int], widest: Sequence[int], least: Sequence[int], width: int) -> dict[int, int]:
-    """How wide these columns are: the widest alone is folded where that leaves it a third of what it would take beyond
-    the least, else what there is room for is shared by what each would take.
-    """
-    wanted = {place: widest[place] - least[place] for place in places}
-    spare = width - sum(least[place] + len(GAP) for place in places)
-    if spare < 0:
-        return dict.fromkeys(places, max(width // len(places) - len(GAP), 1))
-    most = max(wanted, key=wanted.__getitem__)
-    left = spare - sum(wanted.values()) + wanted[most]
-    if left >= wanted[most] / 3:
-        return {place: widest[place] for place in places} | {most: min(widest[most], least[most] + left)}
-    share = spare / sum(wanted.values())
-    return {place: least[place] + int(share * wanted[place]) for place in places}
-
-
-# As Markdown, HTML and LaTeX.
+# As Markdown and LaTeX.
 
 
 def markdown(table: Table) -> str:
@@ -321,27 +320,6 @@ def markdown(table: Table) -> str:
 def markdown_lead(lead: Lead) -> list[str]:
     """Named lines as paragraphs of Markdown."""
     return [f"**{name}** {in_markdown(text)}\n" for name, text in lead]
-
-
-def html_of(table: Table) -> str:
-    """The table as an HTML fragment; every text is escaped."""
-    table = table.texts(lambda text: escape(visible(text)))
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
-
-    return "\n".join(
-        [
-            *(f"<p><strong>{name}</strong> {text}</p>" for name, text in table.lead),
-            f"<table>\n<caption>{' · '.join(table.above)}</caption>",
-            f"<thead>{line('th', table.header) if table.header else ''}</thead>\n<tbody>",
-            *(line("td", row) for row in table.rows),
-            "</tbody>\n</table>\n<ul>",
-            *(f"<li>{note}</li>" for note in table.notes),
-            "</ul>",
-            *([html_of(table.below)] if table.below else []),
-        ]
-    )
 
 
 IN_LATEX = str.maketrans(

@@ -413,10 +413,10 @@ class StudySettings(AuditSettings):
     output: Path | None = OUTPUT(None, "Folder for study.json and study.csv.", "-o", effect=WRITTEN)
 
     @classmethod
-    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path]) -> Set[str]:
         for name in flags & cls.varied.keys():
             raise UsageError(f"--{name} names one setting, but a study has several.", cls.varied[name])
-        return super().giving_way(flags, runs, output)
+        return super().giving_way(flags, runs)
 
     @classmethod
     def make(cls, preset: str | None = None, **values: Any) -> Self:
@@ -425,7 +425,7 @@ class StudySettings(AuditSettings):
 
 LOG = ".jsonl"
 """How a log ends of what a generator was shown and said: like a run folder it brings its judgements."""
-OF_DATASET, OF_FILES = frozenset({"dataset", "columns"}), frozenset({"qrels", "groups", "attributes"})
+OF_DATASET, OF_FILES = {"dataset", "columns"}, {"qrels", "groups", "attributes"}
 """The two ways to say what is relevant, and who is in which group."""
 SCORE_FORMS = "llmfair score RUN --qrels FILE --groups FILE, or llmfair score RUN -d DATASET"
 RERANK_FORMS = (
@@ -451,9 +451,8 @@ class JudgementSettings(CommandSettings):
     )
 
     @classmethod
-    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
-        others = OF_FILES if flags & OF_DATASET else OF_DATASET if flags & OF_FILES else frozenset()
-        return super().giving_way(flags, runs, output) | others
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path]) -> Set[str]:
+        return OF_FILES if flags & OF_DATASET else OF_DATASET if flags & OF_FILES else set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -470,10 +469,10 @@ class ScoreSettings(JudgementSettings, MeasureSettings):
     per_query: bool = OUTPUT(False, "Every query's values as tab-separated rows, then those of all.")
 
     @classmethod
-    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path]) -> Set[str]:
         brought = OF_DATASET | OF_FILES | {"attribute", "mixed", "contrast", "min_group"}
         bring = all(run.is_dir() or run.suffix == LOG for run in runs)
-        return super().giving_way(flags, runs, output) | (brought if bring else frozenset())
+        return super().giving_way(flags, runs) | (brought if bring else set())
 
     def check(self) -> None:
         super().check()

@@ -107,30 +107,17 @@ class Panel:
     advanced: bool = False
 
     def __call__(
-        self,
-        default: Any,
-        meaning: str,
-        short: str = "",
-        *,
-        result: bool | None = None,
-        advanced: bool | None = None,
-        effect: Effect | None = None,
-        **limits: Any,
+        self, default: Any, meaning: str, short: str = "", effect: Effect | None = None, **more: Any
     ) -> Any:
         """A field of a settings class.
 
-        `limits`: what `Limits` has; every whole number is bounded, as beyond some number an audit would not fit into a
-        machine or a lifetime. `effect`: what it does beyond the run folder, which is told where a file says it.
+        `effect`: what it does beyond the run folder, which is told where a file says it. `more`: `result` and
+        `advanced`, where they are not the panel's, and what `Limits` has; every whole number is bounded, as beyond some
+        number an audit would not fit into a machine or a lifetime.
         """
-        metadata = {
-            "meaning": meaning,
-            "panel": self.name,
-            "short": short,
-            "result": self.result if result is None else result,
-            "advanced": self.advanced if advanced is None else advanced,
-            "effect": effect,
-            "limits": Limits(**limits),
-        }
+        own = {name: more.pop(name, getattr(self, name)) for name in ("result", "advanced")}
+        metadata = {"meaning": meaning, "panel": self.name, "short": short, "effect": effect, **own}
+        metadata["limits"] = Limits(**more)
         if isinstance(default, tuple):
             return field(default_factory=lambda: default, metadata=metadata)
         return field(default=default, metadata=metadata)
@@ -140,11 +127,6 @@ DATA, PROMPT, LISTS = Panel("Data"), Panel("Prompt"), Panel("Data", result=False
 MODEL, SAMPLING, TRAINING = (Panel(name, advanced=True) for name in ("Model", "Sampling", "Training"))
 SERVER, SPENDING = (Panel(name, result=False, advanced=True) for name in ("Model", "Spending"))
 STATISTICS, OUTPUT = (Panel(name, result=False) for name in ("Statistics", "Output"))
-
-
-def setting(default: Any, meaning: str, panel: str, **more: Any) -> Any:
-    """A field of a settings class, in a panel of this name."""
-    return Panel(panel)(default, meaning, **more)
 
 
 def value_of(
@@ -395,13 +377,9 @@ class CommandSettings(Settings):
     format: Literal["table", "tsv", "json", "md"] = OUTPUT("table", "What stdout gets.")
 
     @classmethod
-    def giving_way(cls, flags: Set[str], runs: Sequence[Path], output: Path | None) -> frozenset[str]:
-        """Settings that, unless they are flags, give way to these flags or to what the runs of the command bring.
-
-        So does `output`, if it is the folder of a run that this command does not make.
-        """
-        strange = not cls.makes_runs and output is not None and (output / "manifest.json").exists()
-        return frozenset({"output"} if strange else ())
+    def giving_way(cls, flags: Set[str], runs: Sequence[Path]) -> Set[str]:
+        """Settings that, unless they are flags, give way to these flags or to what the runs of the command bring."""
+        return set()
 
     def check(self) -> None:
         super().check()

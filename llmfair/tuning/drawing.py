@@ -126,24 +126,23 @@ def expected(pairs: Sequence[int]) -> Precision:
 
 def held_out(queries: int, strata: Sequence[Precision], band: tuple[float, float], level: float) -> HeldOut:
     """What so many test queries allow of odds of 1, and how many allow it in 80 %."""
-    chance, counts = partial(chance_within, strata=strata, band=band, level=level), range(MOST_QUERIES + 1)
-    needed = bisect_left(counts, LIKELY, FEWEST_QUERIES, key=chance)
-    return HeldOut(queries, chance(queries), needed if needed in counts else None)
-
-
-def chance_within(
-    queries: int, strata: Sequence[Precision], band: tuple[float, float], level: float
-) -> float:
-    """How often the intervals of all strata lie in the band where all odds are 1."""
     from scipy.special import stdtrit
 
-    chance, edges = 1.0, (log(band[0]), log(band[1]))
-    for share, sd in strata:
-        if (count := round(queries * share)) < FEWEST_QUERIES:
-            return 0.0
-        t = float(stdtrit(count - 1, (1 + level) / 2))
-        chance *= chance_in_band(0.0, sd / sqrt(count), count - 1, t, edges)
-    return chance
+    edges = (log(band[0]), log(band[1]))
+
+    def chance(queries: int) -> float:
+        """How often the intervals of all strata lie in the band where all odds are 1."""
+        within = 1.0
+        for share, sd in strata:
+            if (count := round(queries * share)) < FEWEST_QUERIES:
+                return 0.0
+            t = float(stdtrit(count - 1, (1 + level) / 2))
+            within *= chance_in_band(0.0, sd / sqrt(count), count - 1, t, edges)
+        return within
+
+    counts = range(MOST_QUERIES + 1)
+    needed = bisect_left(counts, LIKELY, FEWEST_QUERIES, key=chance)
+    return HeldOut(queries, chance(queries), needed if needed in counts else None)
 
 
 def train_share(usable: int, needed: int | None) -> float:

@@ -284,7 +284,7 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
             effects.validate(*on_test, figures[ADAPTER]),
             typed.TrainingFacts(**structs.asdict(record), validation=validated, why=why, offset=offset),
         )
-        results = judged(results, audit_of(settings, f"hf:{checkpoint.name}", folder.path))
+        results = judged(results, audit_of(settings, results.model, folder.path))
         manifest = manifest_of(design, model, results.status) | {
             "seconds": time.monotonic() - started,
             "pairs_sha256": sha256(pairs.encode("utf-8", "backslashreplace")).hexdigest(),

@@ -11,10 +11,9 @@ import json
 import os
 import re
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from llmfair.backends.local import LocalModel
-from llmfair.beginning import STOPPING
+from llmfair.beginning import stopped_by
 from llmfair.checkpoints import fits
 from llmfair.errors import BackendError
 from llmfair.io.files import itself, plain, write_whole
@@ -117,20 +116,6 @@ def is_over(state: Any, settings: FinetuneSettings) -> bool:
     return bool(
         state.global_step >= processes.steps_of(settings) or at_parity or since_best >= settings.patience
     )
-
-
-@contextmanager
-def kept_back(signals: list[int]) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP kept back in this list until a step is over and saved. The first one counts, as
-    launchers and schedulers send them to a process and to its group."""
-    in_main = threading.current_thread() is threading.main_thread()
-    numbers = [of for of in STOPPING if in_main and signal.getsignal(of) != signal.SIG_IGN]
-    before = {of: signal.signal(of, lambda number, frame: signals.append(number)) for of in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # transformers' Trainer for groups of pairs: its loss, its log, its validations, and its end.
@@ -281,7 +266,9 @@ def train(
             collator, ordered = head.Collator(layout, width), [groups[place] for place in order[:needed]]
             trainer = make_trainer(model, settings, log, ordered, collator, columns, validate, signals, tell)
             uses_cache = inner.config.use_cache
-            with kept_back(signals), fits(large, smaller):
+            # kept back until a step is over and saved; the first counts, as launchers and schedulers send them to a
+            # process and to its group
+            with stopped_by(lambda number, _: signals.append(number)), fits(large, smaller):
                 try:
                     trainer.train(resume_from_checkpoint=None if last is None else str(last))
                 except RuntimeError as error:  # torch names no disk that is full

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
-from msgspec.structs import asdict
 
 from llmfair import terminal
 from llmfair.audits.commands import SHARED_WITH_TRAINING
@@ -357,6 +356,5 @@ def adapter_page(source: Source, exhibits: Exhibits) -> Page:
     section = Section(finetune_table(results), words=WORDS)
     return plain_page(
         results, exhibits, section, "LoRA adapter",
-        f"{results.model} with adapter {results.run}, {results.attribute}", asdict(results.words), (),
-        (),
+        f"{results.model} with adapter {results.run}, {results.attribute}",
     )  # fmt: skip

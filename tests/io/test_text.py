@@ -13,7 +13,8 @@ import pytest
 
 from llmfair.io.files import write_whole
 from llmfair.io.text import from_csv, in_csv, in_json, in_lines, in_markdown, visible
-from llmfair.report.table import Table, html_of, markdown, text_of
+from llmfair.report.html import html_of
+from llmfair.report.table import Table, markdown, text_of
 from llmfair.rundir import csv_text
 from tests.cli.command import refuses
 

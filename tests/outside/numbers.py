@@ -20,7 +20,7 @@ from llmfair.metrics.base import Ratio, Undefined, Value, measure
 from llmfair.nouns import Chat, Document, Message, Query, Side, Steps, Text
 from llmfair.report.words import Wording
 from llmfair.settings.commands import AuditSettings
-from llmfair.settings.declaration import setting
+from llmfair.settings.declaration import PROMPT
 
 ASKED = {
     "plain": "Rate from 1 to {top}, as a number alone, how well this fits '{query}': {title}",
@@ -64,7 +64,7 @@ def mean_ratio(numbers: Numbers, cutoff: None) -> Mapping[str, Value]:
 class NumbersSettings(AuditSettings):
     """An audit of numbers."""
 
-    top: int = setting(10, "The highest number.", "Prompt")
+    top: int = PROMPT(10, "The highest number.")
 
 
 @dataclass(frozen=True, kw_only=True)

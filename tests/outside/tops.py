@@ -10,7 +10,7 @@ from llmfair.audits.kind import Study, settings_of
 from llmfair.audits.subject import Subject
 from llmfair.errors import UsageError
 from llmfair.settings.commands import StudySettings
-from llmfair.settings.declaration import setting
+from llmfair.settings.declaration import PROMPT
 from tests.outside.numbers import NumbersKind, NumbersSettings
 
 
@@ -19,7 +19,7 @@ class TopsSettings(StudySettings, NumbersSettings):
     """Audits of numbers that differ in the highest one."""
 
     varied: ClassVar[Mapping[str, str]] = {"top": "--tops 5,10"}
-    tops: str = setting("5,10", "The highest number of each audit, comma-separated.", "Prompt", result=False)
+    tops: str = PROMPT("5,10", "The highest number of each audit, comma-separated.", result=False)
 
 
 class TopsStudy(Study):

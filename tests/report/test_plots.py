@@ -15,13 +15,12 @@ LOOKS = plots.palette(ARMS)
 SHARES = {"PP": 0.2, "UU": 0.3, "FF": 0.3, "SS": 0.1, "T": 0.05, "M1": 0.04, "M2": 0.01}
 PLOTS = [
     plots.stacked_answers([("relevant", SHARES), ("irrelevant", SHARES)], WORDS),
-    plots.ratios([(f"org/a-model-of-a-long-name-{i}", None, plots.Value(0.8, 0.5, 1.3)) for i in range(9)], "odds", None, "Odds"),
+    plots.ratios([(f"org/a-model-of-a-long-name-{i}", plots.Value(0.8, 0.5, 1.3)) for i in range(9)], "odds", None, "Odds", "ratios"),
     plots.utility_and_ratio(
         [(a, plots.Value(0.5 + i / 10, 0.4, 0.8), plots.Value(0.7 + i / 5, 0.6, None)) for i, a in enumerate(ARMS)],
         "P@20", "ExpRatio", (0.5, 1.9),
     ),
-    plots.ratios([("relevant", None, plots.Value(0.8, 0.5, 1.3)), ("irrelevant", None, None)], "odds", (0.8, 1.25), "Odds"),
-    plots.ratios([("relevant", plots.Value(0.4, 0.3, 0.5), plots.Value(0.98, 0.9, 1.1))], "odds", (0.8, 1.25), "Before and after"),
+    plots.ratios([("relevant", plots.Value(0.8, 0.5, 1.3)), ("irrelevant", None)], "odds", (0.8, 1.25), "Odds", "ratios"),
     plots.curves(
         [plots.Line(a, LOOKS[a], [(0.2 * i, plots.Value(0.1 * i, 0.05, None if i else 0.3)) for i in range(6)], (1, 0.9)) for a in ARMS],
         ("EE-D", "EU"), "What fairer lists cost", "Utility by disparity.", "cost", [0, 0.5, 1], diagonal=True,
@@ -74,7 +73,7 @@ def test_what_the_user_set_for_matplotlib_changes_nothing() -> None:
 
 
 def test_names_are_taken_as_they_are() -> None:
-    text = plots.inline_svg(plots.ratios([('a<b>&"$x$', None, plots.Value(1.0))], "odds", None, "Odds"))
+    text = plots.inline_svg(plots.ratios([('a<b>&"$x$', plots.Value(1.0))], "odds", None, "Odds", "ratios"))
     assert re.search(r"<text[^>]*>a&lt;b&gt;&amp;\"\$x\$<", text)
     assert '<title>a&lt;b&gt;&amp;"$x$: 1.00</title>' in text
 

@@ -18,8 +18,9 @@ from llmfair.audits.kind import kinds
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Key
 from llmfair.report.groups import AuditedRun, groups_of
+from llmfair.report.html import html_of
 from llmfair.report.phrases import cell
-from llmfair.report.table import Table, html_of, latex, markdown, places_of, text_of
+from llmfair.report.table import Table, latex, markdown, places_of, text_of
 from llmfair.results import absent_row
 from tests.cli.command import llmfair, ran
 from tests.folders import balanced, write_folder

@@ -313,7 +313,7 @@ def test_what_intervals_of_few_queries_do() -> None:
     values = rng.normal(0, sd, (40_000, 20))
     half = 2.093024 * values.std(axis=1, ddof=1) / sqrt(20)
     inside = np.abs(values.mean(axis=1)) + half < 0.2231436
-    chance = drawing.chance_within(20, [drawing.Precision(1.0, sd)], BAND, 0.95)
+    chance = drawing.held_out(20, [drawing.Precision(1.0, sd)], BAND, 0.95).chance
     assert chance == pytest.approx(inside.mean(), abs=0.006)
 
 
@@ -324,8 +324,8 @@ def test_more_queries_allow_more_and_what_is_needed_is_least(sd: float, share: f
     held = drawing.held_out(queries, strata, BAND, 0.95)
     assert held.needed is not None
     assert (held.chance >= 0.8) == (queries >= held.needed)
-    assert drawing.chance_within(held.needed - 1, strata, BAND, 0.95) < 0.8
-    assert drawing.chance_within(2 * held.needed, strata, BAND, 0.95) > 0.8
+    assert drawing.held_out(held.needed - 1, strata, BAND, 0.95).chance < 0.8
+    assert drawing.held_out(2 * held.needed, strata, BAND, 0.95).chance > 0.8
 
 
 def test_pairs_of_a_query_add_little() -> None:

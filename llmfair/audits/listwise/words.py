@@ -321,9 +321,7 @@ def _notes(results: ListwiseResults, cells: Cells) -> Notes:
         texts = [f"{name} {phrases.interval_text(row, results.band)}" for name, row in figures.items()]
         if measured := [row.measure for row in figures.values() if row and row.value is not None]:
             yield f"{parse_measure(measured[0]).label}: {', '.join(texts)}"
-    yield from phrases.found_with(
-        "odds of {:g} as other than 1", results.findings.values(), "queries", "listwise"
-    )
+    yield from phrases.found_with(results.findings.values(), "queries", "listwise")
     yield from _test_notes(results, findings, cells)
     omitted = [counts.omitted for counts in answers]
     if items := sum(each.items for each in omitted):
@@ -582,7 +580,7 @@ def listwise_plots(results: ListwiseResults, declared: Declared) -> Iterator[Plo
     contrasts: dict[str, str] = {key: key.contrast for key in pairs}
     yield from headline_plots(results, pairs, declared, contrasts, f" ({prompt} prompt)")
     odds = [row for row in results.of_all() if (row.measure, row.condition) == ("GroupOdds", conditions[0])]
-    rows = [(row.group, None, on_log(value_of(row))) for row in odds]
+    rows = [(row.group, on_log(value_of(row))) for row in odds]
     if any(value for *_, value in rows):
         title = f"Each group against the mean of all ({conditions[0]} prompt)"
         yield ratios(rows, "odds of answers", results.band, title, f"{HEADLINES}-of-groups")

@@ -193,9 +193,7 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str]:
     if tests:
         yield f"test of no preference (Holm over {results.family.size}), p: {', '.join(tests)}"
     if not design.contrasts:
-        yield from phrases.found_with(
-            "odds of {:g} as other than 1", findings.values(), "queries like these", "pairwise"
-        )
+        yield from phrases.found_with(findings.values(), "queries like these", "pairwise")
     if any(measure == "WinRatio" for measure, _ in rows):
         yield "WinRatio counts only pairs that do not flip: the square of the odds when answers are independent"
     yield from [OF_PAIRS] * (design.weights == "pooled")

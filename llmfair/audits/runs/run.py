@@ -52,9 +52,7 @@ Watch = Callable[[Path, Mapping[str, Any], Progress, int], AbstractContextManage
 """
 
 
-def no_watch(
-    folder: Path, planned: Mapping[str, Any], progress: Progress, limit: int
-) -> AbstractContextManager[None]:
+def no_watch(*_: object) -> AbstractContextManager[None]:
     """Shows nothing."""
     return nullcontext()
 
