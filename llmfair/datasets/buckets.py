@@ -90,8 +90,6 @@ class ListDraw(OwnData):
     def __init__(self, name: str, prompt: str, source: Mapping[str, Any]) -> None:
         super().__init__(name, prompt=prompt)
         self.source, self.shrunk = source, dict[str, list[int]]()
-        self.stand_ins = dict[str, Document]()
-        self.relevant_counts = dict[str, dict[str, int]]()
 
     def describe(self) -> dict[str, Any]:
         return {**self.source, "left_out": self.left_out, "shrunk": self.shrunk}

@@ -77,10 +77,6 @@ class OwnData:
     can be asked about though nobody declares it.
     """
 
-    # Of its own lists every relevant document is at hand.
-    stand_ins: dict[str, Document] = {}
-    relevant_counts: dict[str, dict[str, int]] = {}
-
     def __init__(self, name: str, where: str = "", prompt: str = "general") -> None:
         self.name, self.where, self.prompt = name, where or name, prompt
         self.documents: dict[str, Document] = {}
@@ -92,6 +88,9 @@ class OwnData:
         self.left_out: dict[str, str] = {}
         self.without_list: list[str] = []
         self.missing = 0
+        # Of its own lists every relevant document is at hand.
+        self.stand_ins: dict[str, Document] = {}
+        self.relevant_counts: dict[str, dict[str, int]] = {}
 
     def have(self, declared: Mapping[str, Attribute], used: Set[str]) -> None:
         """Takes the attributes that items have groups of."""

@@ -90,7 +90,7 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     answer = undressed(answer)
     rest, refused = without_refusals(answer)
     order = _order(rest, n, refused)
-    if order and not all(1 <= number <= n for number in order):
+    if not all(1 <= number <= n for number in order):
         answer_class = AnswerClass.OUT_OF_RANGE
     elif len(set(order)) < len(order):
         answer_class = AnswerClass.DUPLICATE
@@ -101,18 +101,15 @@ def _read(text: str, n: int, reader: ReaderName) -> Reading:
     else:
         named = rest != answer and _GROUP.search(answer)
         answer_class = AnswerClass.REFUSED if named else AnswerClass.NO_IDS
-    if reader == "strict":
-        # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
-        return (
-            Reading(answer_class)
-            if 0 in order and n not in order
-            else Reading(answer_class, *_repaired(order, n))
-        )
-    # RankGPT's: every number ranks, wherever it stands; none where its `int` would fail
-    tokens = _NUMBER.findall(text)
-    odd = not text.isascii() and any(c.isdigit() and not c.isdecimal() for c in text)
-    fails = odd or any(len(token) > 4300 for token in tokens)
-    return Reading(answer_class, *_repaired(() if fails else map(int, tokens), n))
+    # Numbers that hold 0 and lack n count from 0: a repair would shift every item.
+    if 0 in order and n not in order:
+        order = ()
+    if reader == "rankgpt":  # every number ranks, wherever it stands; none where its `int` would fail
+        tokens = _NUMBER.findall(text)
+        odd = not text.isascii() and any(c.isdigit() and not c.isdecimal() for c in text)
+        fails = odd or any(len(token) > 4300 for token in tokens)
+        order = () if fails else [*map(int, tokens)]
+    return Reading(answer_class, *_repaired(order, n))
 
 
 # What orders look like
@@ -222,7 +219,7 @@ def _order(text: str, n: int, refused: bool = False) -> Sequence[int]:
 def two_in_order(text: str) -> Sequence[int]:
     """The two numbers that an answer puts in order as a list would; none of any other."""
     numbers = _order(text, 2)
-    return numbers if _is_permutation(list(numbers), 2) else ()
+    return numbers if _is_permutation(numbers, 2) else ()
 
 
 def best_first(labels: Sequence[T], signs: Collection[str], text: str, start: int, end: int) -> Sequence[T]:
@@ -365,8 +362,8 @@ def _once(numbers: list[int]) -> list[int]:
     return numbers[:size] if size > 1 and numbers == numbers[:size] * (len(numbers) // size) else numbers
 
 
-def _is_permutation(numbers: list[int], n: int) -> bool:
-    return len(numbers) == n and set(numbers) == set(range(1, n + 1))
+def _is_permutation(numbers: Sequence[int], n: int) -> bool:
+    return sorted(numbers) == [*range(1, n + 1)]
 
 
 def _values(text: str) -> list[int]:

@@ -28,7 +28,7 @@ from llmfair.metrics.targets import Cells, cells, target_shares
 from llmfair.nouns import Attribute, Candidates, Document, Side
 from llmfair.rankers.base import RankerOptions, ScoringRanker, best_first
 from llmfair.rankers.bm25 import Bm25, bm25
-from llmfair.rankers.neural import SBERT, Encoder, Vectors, named_encoder
+from llmfair.rankers.neural import SBERT, Encoder, named_encoder, vectors_of
 from llmfair.rankers.reranking import EPS, MEMBERSHIP, min_max
 from llmfair.registry import register
 from llmfair.retrieval.bm25 import Bm25Index
@@ -151,7 +151,7 @@ class Features:
                 columns[name] = f"{name} {hashlib.sha256(encode(numbered)).hexdigest()[:12]}"
         if encoder is not None:
             columns[COSINE] = f"{COSINE} {encoder.identity}"
-        self._vectors = None if encoder is None else Vectors(encoder)
+        self._vectors = None if encoder is None else vectors_of(encoder)
         self.names, self.identity = tuple(columns), ", ".join(columns.values())
 
     def __call__(self, candidates: Candidates) -> Floats:
@@ -345,7 +345,7 @@ def dlf_like(options: RankerOptions) -> CrossFitted:
             "dlf-like aims at shares of groups, and here is no attribute that has any.", "-m bm25"
         )
     encoder = named_encoder(parameters["encoder"], options)
-    first_stage, vectors = bm25(replace(options, checkpoint="")), Vectors(encoder)
+    first_stage, vectors = bm25(replace(options, checkpoint="")), vectors_of(encoder)
     settings = {name: parameters[name] for name in ("alpha", "pool", "epochs", "rate")}
     ranker = CrossFitted(
         f"dlf-like {spelled(parameters)} {encoder.identity} over {first_stage.identity}",

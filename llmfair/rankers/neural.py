@@ -339,21 +339,19 @@ for _name in KINDS:
     register("ranker", _name)(partial(Encoder, _name))
 
 
-class Vectors:
-    """Vectors of documents, each encoded once, and how like the query each is: (candidates, places + 1)."""
+def vectors_of(encoder: Encoder) -> Callable[[Candidates], NDArray[np.float64]]:
+    """Gives vectors of documents, each encoded once, and how like the query each is: (candidates, places + 1)."""
+    known: dict[str, NDArray[np.float32]] = {}
 
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._known: dict[str, NDArray[np.float32]] = {}
+    def vectors(candidates: Candidates) -> NDArray[np.float64]:
+        if new := {item.doc_id: item for item in candidates.documents if item.doc_id not in known}:
+            texts = [f"{item.title} {item.text}" for item in new.values()]
+            known.update(zip(new, encoder.vectors("document", texts), strict=True))
+        (query,) = unit(encoder.vectors("query", [candidates.query.text]))
+        units = unit(np.array([known[doc_id] for doc_id in candidates.doc_ids]))
+        return np.column_stack([units, units @ query])
 
-    def __call__(self, candidates: Candidates) -> NDArray[np.float64]:
-        new = [item for item in candidates.documents if item.doc_id not in self._known]
-        texts = [f"{item.title} {item.text}" for item in new]
-        vectors_of_new = self._encoder.vectors("document", texts) if new else ()
-        self._known |= {item.doc_id: vector for item, vector in zip(new, vectors_of_new, strict=True)}
-        (query,) = unit(self._encoder.vectors("query", [candidates.query.text]))
-        vectors = unit(np.array([self._known[doc_id] for doc_id in candidates.doc_ids]))
-        return np.column_stack([vectors, vectors @ query])
+    return vectors
 
 
 def unit(vectors: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float64]:
