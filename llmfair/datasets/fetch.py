@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
-import numpy as np
-
 import llmfair
 from llmfair.datasets import pages as stored
 from llmfair.datasets.base import cache_folder
@@ -512,19 +510,16 @@ def fetch(plan: FetchPlan, progress: DownloadProgress, fill: Fill | None = None)
         for step, origins in plan.origins.items():
             for origin in origins if not options.stream else ():
                 download(origin, progress)
-            first = origins[0]
-            wanted = np.empty(0, np.int64)
-            if step != "topics":
+            if step == "topics":
+                counts = stored.keep_topics(folder, ((of.place, lines(of)) for of in origins))
+            else:
+                (origin,) = origins
                 wanted = stored.pages_of(read_fetched(folder / TOPICS, list[stored.Topic]))
-            match step:
-                case "topics":
-                    counts = stored.keep_topics(folder, ((of.place, lines(of)) for of in origins))
-                case "metadata":
-                    counts = stored.keep_groups(
-                        folder, wanted, lines(first), first.place, collection.labels, options.index == "full"
-                    )
-                case "pages":
-                    counts = _keep_pages(plan, first, wanted, lines(first), fill)
+                if step == "metadata":
+                    labels, full = collection.labels, options.index == "full"
+                    counts = stored.keep_groups(folder, wanted, lines(origin), origin.place, labels, full)
+                else:
+                    counts = _keep_pages(plan, origin, wanted, lines(origin), fill)
             files.note(folder, FILES[step])
             read = [
                 {"name": of.name, "from": secrets.written(of.url or str(of.path)), **of.seen}

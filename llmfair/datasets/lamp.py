@@ -24,7 +24,7 @@ from llmfair.datasets.judgements import Finite
 from llmfair.errors import LlmfairError, UsageError
 from llmfair.io.files import MOST_OF_JSON, number, read_document, sha256, wrong
 from llmfair.io.tables import delimited
-from llmfair.io.trec import RESERVED_QUERY, RUN, cell, columns
+from llmfair.io.trec import RUN, cell, columns
 from llmfair.nouns import LABEL, LEAST_GAIN, Document, Query
 from llmfair.registry import register
 
@@ -146,8 +146,6 @@ def read_task(number: int, inputs: Path, outputs: Path) -> list[Question]:
                 f"entry {place} is '{query_id}' in {inputs} and '{gold_id}' in {outputs}.",
                 "both files have to be of one task and split, in one order",
             )
-        if query_id == RESERVED_QUERY:
-            raise wrong(inputs, 0, "id", f"'{query_id}' stands for all queries", HINT)
     labels: dict[str, Groups] = {}
     return [
         _question(of, entry, str(gold.output), inputs, labels)

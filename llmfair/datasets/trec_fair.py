@@ -63,16 +63,9 @@ class Collection:
 
     @property
     def fetch_command(self) -> str:
+        """What fetches it, or anew what is gone of it, with the index that it had."""
         topics = "" if self.topic_files else f" --topics {self.published_at}"
         return f"llmfair datasets fetch {self.short_name}{topics}"
-
-    def index_command(self, indexed: Mapping[str, Any]) -> str:
-        """What makes such an index."""
-        analyzer, engine = indexed["analyzer"], indexed["engine"]
-        command = f"{self.fetch_command} --index {indexed['scope']}"
-        if analyzer != "english":
-            command += f" --analyzer {analyzer}"
-        return command if engine == "tantivy" else f"{command} --engine {engine} --engine-url URL"
 
 
 _2021 = {"location": "geographic_locations"}
@@ -162,7 +155,7 @@ class TrecFair:
         """The index of its documents. Raises UsageError when there is none."""
         indexed, analyzer = self._indexed, self._indexed["analyzer"]
         folder = self.collection.folder / index_name(indexed["scope"])
-        command = self.collection.index_command(indexed)
+        command = self.collection.fetch_command
         return StoredIndex(indexed["engine"], folder / analyzer, indexed["source"], command, analyzer)
 
     @cached_property
@@ -242,11 +235,9 @@ class TrecFair:
             try:
                 files.check(collection.folder, [file])
             except (OSError, ValueError) as error:
-                index = record.get("pages", {}).get("index")
-                command = collection.index_command(index) if index else collection.fetch_command
                 raise UsageError(
                     f"{collection.folder / file} cannot be used: {line_of(error)}.",
-                    f"{command}    fetches it again",
+                    f"{collection.fetch_command}    fetches it again",
                 ) from None
             return collection.folder / file
         state = "not fetched completely" if record else "never fetched"

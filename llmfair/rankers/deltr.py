@@ -340,10 +340,6 @@ DECAYS, LEAST = (0.9, 0.999), 1e-8
 def dlf_like(options: RankerOptions) -> CrossFitted:
     """Cross-fitted on the judged lists. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
     parameters = read_parameters("dlf-like", options.checkpoint, DLF_DECLARED)
-    if options.attribute is None:
-        raise UsageError(
-            "dlf-like aims at shares of groups, and here is no attribute that has any.", "-m bm25"
-        )
     encoder = named_encoder(parameters["encoder"], options)
     first_stage, vectors = bm25(replace(options, checkpoint="")), vectors_of(encoder)
     settings = {name: parameters[name] for name in ("alpha", "pool", "epochs", "rate")}

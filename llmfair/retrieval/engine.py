@@ -112,7 +112,7 @@ class Engine(Protocol):
     def scores(self, text: str, doc_ids: Collection[str]) -> Mapping[str, float]:
         """The score of each of these documents as a search of everything has it; 0 where no word of `text` stands.
 
-        Raises KeyError for an unknown document.
+        Raises KeyError or UsageError for an unknown document.
         """
 
     def count(self) -> int:

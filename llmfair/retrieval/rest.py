@@ -401,7 +401,7 @@ class RestEngine:
             among = {"filter": [{"ids": {"values": some}}], "should": self._words(text)}
             scores |= {doc_id: score for score, doc_id in self._hits({"bool": among}, len(some))}
         if missing := next((doc_id for doc_id in doc_ids if doc_id not in scores), None):
-            raise Missing(f"the index on {self.server.name} has no document '{missing}'.", "fill it again")
+            raise UsageError(f"the index on {self.server.name} has no document '{missing}'.", "fill it again")
         return {doc_id: scores[doc_id] for doc_id in doc_ids}
 
     def _words(self, text: str, weight: float = 1.0) -> list[dict[str, Any]]:
@@ -419,10 +419,6 @@ class RestEngine:
         body = {"size": size, "_source": False, "track_total_hits": False, "query": query}
         answer = self.server.ask("POST", self.path, SearchReply, body, check)
         return [(hit.score or 0.0, hit.doc_id) for hit in answer.hits.hits]
-
-
-class Missing(UsageError, KeyError):
-    """A document that was found before, or is the user's, and is not in the index."""
 
 
 def _batches(documents: Iterable[Document], analyzer: Analyzer) -> Iterator[list[bytes]]:

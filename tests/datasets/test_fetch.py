@@ -592,7 +592,7 @@ def test_harmed_files_are_refused_until_they_are_fetched_again(tmp_path: Path) -
         path.write_bytes(harm(path.read_bytes()))
         for _ in range(2):  # harmed, then gone
             found = refuses(f"{path} cannot be used: ", *reads)
-            assert f"{FETCH} --index full    fetches it again" in found.err
+            assert f"{FETCH}    fetches it again" in found.err
             path.unlink(missing_ok=True)
         assert not ran(*fetching).json["already_fetched"]
         assert ran(*show, "--json").json == before

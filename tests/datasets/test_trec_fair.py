@@ -446,7 +446,7 @@ def test_the_same_documents_in_a_folder_give_the_same_figures(tmp_path: Path) ->
 def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_sentence(tmp_path: Path) -> None:
     from_files(tmp_path, made(100), "--index", "full")
     ran(*QUICK, "-o", "run")
-    index, makes = index_of("full") / "english", f"{FETCH} --index full"
+    index, makes = index_of("full") / "english", FETCH
     manifest = (index / MANIFEST).read_text()
     other = json.dumps({**json.loads(manifest), "tantivy": "0.1.0"})
     (index / MANIFEST).write_text(other)
@@ -464,7 +464,7 @@ def test_an_index_that_is_gone_damaged_or_of_another_version_is_said_in_a_senten
     assert makes in found.err
     shutil.rmtree(index_of("full"))
     refuses("pages.db cannot be used", "runs", "check", "run")
-    record = from_files(tmp_path, made(100), "--index", "full")  # which the command makes again
+    record = from_files(tmp_path, made(100))  # which the command makes again
     assert not record["already_fetched"]
     ran("runs", "check", "run")
 

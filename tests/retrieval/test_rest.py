@@ -100,7 +100,7 @@ def test_a_server_of_the_protocol_creates_takes_counts_and_finds() -> None:
         assert found == {one.doc_id for one in given if "w7" in one.text.split()}
         once, twice = (engine.search("w7", 1, "w8", weight)[0].score for weight in (1.0, 5.0))
         assert twice > once
-        with pytest.raises(KeyError):
+        with pytest.raises(UsageError, match="no-such-document"):
             engine.scores("w1", ["d000", "no-such-document"])
         fill(server.url, given)  # which is whole
         with pytest.raises(RunConflict, match="source is aaaaaaaaaaaa, not bbbb"):
