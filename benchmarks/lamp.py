@@ -74,7 +74,7 @@ def prompts(dataset: QuestionSet) -> int:
     rng, prompt, ruler, made = np.random.default_rng(1), load_prompt(dataset.prompt), by_words(512), 0
     for query in dataset.queries:
         items = dataset.candidates(query).documents
-        fitting = Fitting(prompt, ruler, dataset.parts(query), items)
+        fitting = Fitting(prompt, ruler, dataset.questions[query.query_id].parts, items)
         lists = [rng.permutation(len(items))[:SHOWN] for _ in range(LISTS)]
         shown = [[], *([item.doc_id] for item in items), *([items[i].doc_id for i in one] for one in lists)]
         for doc_ids in shown:

@@ -76,6 +76,11 @@ class Question:
     meanings: Mapping[str, str] = field(default_factory=dict)
     relevance: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The input before and behind the place where items are put; ("", input) where the prompt alone says it."""
+        return self.query.text[: self.insertion], self.query.text[self.insertion :]
+
 
 class QuestionSet:
     """Questions, right answers, and the items to answer from; read when they are first needed.
@@ -107,18 +112,18 @@ class QuestionSet:
 
     def with_items(self, items: Mapping[str, tuple[Document, ...]]) -> QuestionSet:
         """The same questions, each with these items alone."""
-        read = [replace(self._questions[query_id], items=of) for query_id, of in items.items()]
+        read = [replace(self.questions[query_id], items=of) for query_id, of in items.items()]
         return QuestionSet(self.name, lambda: read, self.task, facts=self._facts)
 
     @cached_property
-    def _questions(self) -> Mapping[str, Question]:
+    def questions(self) -> Mapping[str, Question]:
         return {question.query.query_id: question for question in self._read()}
 
     @cached_property
     def task(self) -> Task:
         if self._task is not None:
             return self._task
-        labelled = all(LABEL in item.groups for of in self._questions.values() for item in of.items)
+        labelled = all(LABEL in item.groups for of in self.questions.values() for item in of.items)
         return CHOICE if labelled else FREE
 
     @property
@@ -127,44 +132,31 @@ class QuestionSet:
 
     @property
     def queries(self) -> Sequence[Query]:
-        return [question.query for question in self._questions.values()]
+        return [question.query for question in self.questions.values()]
 
     @cached_property
     def qrels(self) -> Qrels:
-        return {query_id: of.relevance for query_id, of in self._questions.items() if of.relevance}
+        return {query_id: of.relevance for query_id, of in self.questions.items() if of.relevance}
 
     @cached_property
     def documents(self) -> Mapping[str, Document]:
         """Items by id. Where two questions give one id to different items, the first: `candidates` knows each."""
         documents: dict[str, Document] = {}
-        for question in self._questions.values():
+        for question in self.questions.values():
             for item in question.items:
                 documents.setdefault(item.doc_id, item)
         return documents
 
     def candidates(self, query: Query) -> Candidates:
-        question = self._questions[query.query_id]
+        question = self.questions[query.query_id]
         return Candidates(question.query, question.items, question.relevance)
-
-    def golds(self, query_id: str) -> tuple[str, ...]:
-        """The right answers, any of which counts; none where they are not known."""
-        return self._questions[query_id].golds
 
     def searched(self, query: Query) -> str:
         """The text that a retriever searches with."""
-        return self._questions[query.query_id].searched
-
-    def parts(self, query: Query) -> tuple[str, str]:
-        """The input before and behind the place where items are put; ("", input) where the prompt alone says it."""
-        place = self._questions[query.query_id].insertion
-        return query.text[:place], query.text[place:]
-
-    def meaning(self, query: Query, output: str) -> str:
-        """What an output says, to be held against items: the title that `[1]` stands for, mostly the output itself."""
-        return self._questions[query.query_id].meanings.get(output, output)
+        return self.questions[query.query_id].searched
 
     def describe(self) -> dict[str, Any]:
-        answered = sum(bool(question.golds) for question in self._questions.values())
+        answered = sum(bool(question.golds) for question in self.questions.values())
         return {"answered": answered, "utility": self.task.utility, "prompt": self.prompt, **self._facts}
 
 
@@ -236,7 +228,7 @@ def load_answers(
     if not registered:
         raise no_dataset(name, HINT)
     dataset: QuestionSet = registry.lookup("dataset", name)()
-    if not hasattr(dataset, "golds"):
+    if not hasattr(dataset, "searched"):
         raise UsageError(f"dataset '{name}' has no questions with answers.", HINT)
     if data is None:
         return dataset
@@ -266,7 +258,8 @@ def questions_sha256(dataset: QuestionSet, queries: Sequence[Query]) -> str:
         if items is not last:  # a corpus that queries share is read once
             last, rows = items, [[item.doc_id, item.title, item.text, item.groups] for item in items]
             of_items = sha256(json.dumps(rows).encode()).hexdigest()
-        row = [query.query_id, query.text, dataset.searched(query), dataset.golds(query.query_id), of_items]
+        question = dataset.questions[query.query_id]
+        row = [query.query_id, query.text, question.searched, question.golds, of_items]
         digest.update(json.dumps(row).encode())
     return digest.hexdigest()
 

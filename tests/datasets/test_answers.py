@@ -49,15 +49,18 @@ def test_a_line_is_a_question_with_items_of_its_own(tmp_path: Path) -> None:
     dataset = load_answers(lines(tmp_path, GOOD, {**GOOD, "id": 7, "gold": ["x", 3], "other": None}, other))
     first, second, third = dataset.queries
     assert (first.query_id, first.text, second.query_id) == ("007", "Which town?", "7")
-    golds = [dataset.golds(query.query_id) for query in dataset.queries]
+    golds = [dataset.questions[query.query_id].golds for query in dataset.queries]
     assert golds == [("Paris",), ("x", "3"), ("a", "b")]
     assert dataset.candidates(third).documents[0].text == "another"
     of_first = dataset.candidates(first)
     assert of_first.doc_ids == ("01", "2") and of_first.relevance == {} and dataset.qrels == {}
     texts = [(item.title, item.text, item.groups) for item in of_first.documents]
     assert texts == [("", "a town on the Seine", {}), ("Rome", "seven hills", {})]
-    assert dataset.searched(first) == first.text and dataset.parts(first) == ("", first.text)
-    assert dataset.meaning(first, "Paris") == "Paris"
+    assert dataset.searched(first) == first.text and dataset.questions[first.query_id].parts == (
+        "",
+        first.text,
+    )
+    assert not dataset.questions[first.query_id].meanings
     assert (dataset.name, dataset.prompt, dataset.shared) == ("own", "rag/question", False)
     assert dataset.task.utility == "token-f1" and not dataset.task.label_utility
 
@@ -114,7 +117,7 @@ def test_a_folder_is_a_corpus_that_all_queries_share(tmp_path: Path) -> None:
     for query in dataset.queries:
         assert dataset.candidates(query).doc_ids == ("01", "2", "3")
         assert dataset.candidates(query).relevance == {}
-    assert dataset.golds("q1") == ("5",) and dataset.golds("q2") == ("a", "b")
+    assert dataset.questions["q1"].golds == ("5",) and dataset.questions["q2"].golds == ("a", "b")
 
 
 def test_a_folder_may_have_lists_labels_and_qrels_that_are_read_where_asked_for(tmp_path: Path) -> None:
@@ -183,7 +186,7 @@ def test_eight_questions_of_twenty_labelled_items_of_which_some_are_useful() -> 
     assert (dataset.prompt, dataset.task.utility, len(dataset.queries)) == ("rag/label", "accuracy", 8)
     ids = set[str]()
     for query in dataset.queries:
-        items, (gold,) = dataset.candidates(query).documents, dataset.golds(query.query_id)
+        items, (gold,) = dataset.candidates(query).documents, dataset.questions[query.query_id].golds
         labels = Counter(item.groups["label"][0] for item in items)
         assert len(items) == 20 and 5 <= labels[gold] <= 8 and len(labels) == 4
         assert gold not in query.text.casefold()
@@ -196,7 +199,7 @@ def test_the_best_five_are_a_mixture_and_a_reader_of_them_is_sometimes_wrong() -
     dataset, ranker = load_answers("rag-sample"), Bm25()
     right = []
     for query in dataset.queries:
-        candidates, (gold,) = dataset.candidates(query), dataset.golds(query.query_id)
+        candidates, (gold,) = dataset.candidates(query), dataset.questions[query.query_id].golds
         best, scores = ranker.ordered(candidates)
         assert scores and scores[K - 1] > scores[K], "the five best hang on no tie"
         labels = [item.groups["label"][0] for item in best.documents[:K]]

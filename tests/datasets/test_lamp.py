@@ -47,8 +47,8 @@ def test_every_task_has_its_questions_profiles_and_answers(
     dataset = load_answers(f"lamp/{number}", lamp.write_lamp(tmp_path, number))
     assert [query.query_id for query in dataset.queries] == ["001", "011", "021"]
     query, entry = dataset.queries[1], lamp.inputs(number)[1]
-    assert query.text == entry["input"] and "".join(dataset.parts(query)) == query.text
-    assert dataset.golds("011") == (lamp.outputs(number)["golds"][1]["output"],)
+    assert query.text == entry["input"] and "".join(dataset.questions[query.query_id].parts) == query.text
+    assert dataset.questions["011"].golds == (lamp.outputs(number)["golds"][1]["output"],)
     assert dataset.prompt == f"rag/lamp-{number}" and not dataset.shared
     assert dataset.task.utility == UTILITIES[number]
     assert dataset.task.label_utility == ("accuracy" if number == 3 else "")
@@ -60,7 +60,9 @@ def test_every_task_has_its_questions_profiles_and_answers(
     quoted = f'{" ".join(TEXT.split()[:4])} Of "quoted" things'
     assert dataset.searched(query) == (quoted if number == 1 else TEXT)
     prompt = load_prompt(dataset.prompt)
-    (message,) = Fitting(prompt, by_words(512), dataset.parts(query), [item]).messages([item.doc_id])
+    (message,) = Fitting(prompt, by_words(512), dataset.questions[query.query_id].parts, [item]).messages(
+        [item.doc_id]
+    )
     assert (title if number == 1 else text) in message.content
     assert label is None or label in message.content
 
@@ -68,10 +70,10 @@ def test_every_task_has_its_questions_profiles_and_answers(
 def test_task_1_puts_items_before_its_question_and_says_what_an_answer_means(tmp_path: Path) -> None:
     dataset = load_answers("lamp/1", lamp.write_lamp(tmp_path, 1))
     query = dataset.queries[0]
-    before, behind = dataset.parts(query)
+    before, behind = dataset.questions[query.query_id].parts
     assert before.endswith('", ') and behind.startswith("which reference is related?")
-    assert dataset.meaning(query, "[2]") == 'Of "quoted" things'
-    assert dataset.meaning(query, "neither") == "neither"
+    assert dataset.questions[query.query_id].meanings.get("[2]") == 'Of "quoted" things'
+    assert dataset.questions[query.query_id].meanings.get("neither") is None
 
 
 @pytest.mark.parametrize(

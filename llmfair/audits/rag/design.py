@@ -300,14 +300,14 @@ class RagDesign(Design[Read | Support]):
 
     def asked(self, query: Query) -> QueryTask:
         """The query as the generator is asked about it."""
-        golds, items = self.dataset.golds(query.query_id), self.items(query)
+        question, items = self.dataset.questions[query.query_id], self.items(query)
         return QueryTask(
             query=query,
             items={item.doc_id: item for item in items},
-            render=Fitting(self.prompt, self.ruler, self.dataset.parts(query), items).messages,
+            render=Fitting(self.prompt, self.ruler, question.parts, items).messages,
             lists=partial(self.lists, query) if self.settings.stop_after != "labels" else lambda useful: [],
-            utility=partial(self.worth, self.utility, golds),
-            gain=partial(self.worth, self.gain, golds),
+            utility=partial(self.worth, self.utility, question.golds),
+            gain=partial(self.worth, self.gain, question.golds),
             useful=None if self.useful is None else self.useful[query.query_id],
         )
 
@@ -322,7 +322,7 @@ class RagDesign(Design[Read | Support]):
 
     def meaning(self, query: Query, output: str) -> str:
         """What an output is held against items as."""
-        return output if self.bare else self.dataset.meaning(query, output)
+        return output if self.bare else self.dataset.questions[query.query_id].meanings.get(output, output)
 
     def pairs(self, query: Query, output: str, shown: Shown) -> list[Pair]:
         """What a judge is asked of an output: of every item shown, or of those alone that it cites."""
@@ -588,7 +588,9 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     queries = tuple(selected_queries(dataset, settings))
     settings = replace(settings, prompt=settings.prompt or (CITING if settings.cites else dataset.prompt))
     prompt, utility = load_prompt(str(settings.prompt), "rag"), settings.utility or dataset.task.utility
-    check_golds({query.query_id: dataset.golds(query.query_id) for query in queries}, utility, settings)
+    check_golds(
+        {query.query_id: dataset.questions[query.query_id].golds for query in queries}, utility, settings
+    )
     judge = judge_of(settings)
     by = judge.by if judge and not settings.cites else settings.attribution.partition(",")[0]
     credit, slots = ("", "") if by == "none" else (CREDIT, SLOTS)
