@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum, auto
@@ -78,7 +78,7 @@ _SHORT, _LONG = (
 _ANY_REQUEST = {400, 403, 413, 422, 500}  # llama.cpp has 500 for what a chat template refuses
 _ERRORS = range(400, 600)
 
-FAULTS: tuple[tuple[Fault, Container[int], str], ...] = (
+FAULTS = (
     (Fault.REFUSED, {400, 403}, r"\byour (account|organi[sz]ation|project)\b.{0,60}(flagged|suspended|banned)"),
     (Fault.BLOCKED, {*range(200, 300), 400, 403, 422, 451, 500}, BLOCKED.pattern),
     (Fault.SPENT, {402}, ""),

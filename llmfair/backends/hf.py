@@ -15,7 +15,7 @@ from llmfair.errors import BackendError, UsageError
 from llmfair.nouns import Completion, Finish, Request
 from llmfair.registry import register
 
-ARGUMENTS: Mapping[str, Any] = {
+ARGUMENTS = {
     "attention": "sdpa",  # how transformers calculates it: sdpa, eager, flash_attention_2
     "batch_tokens": 8192,  # positions of a batch: rows × longest
     "device": "auto",

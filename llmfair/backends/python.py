@@ -31,7 +31,7 @@ from llmfair.io.text import aside
 from llmfair.nouns import Completion, Finish, Request, Scores
 from llmfair.registry import register
 
-GIVEN: Final = "object"
+GIVEN = "object"
 """Before an object's name, where a spec has the name of a backend: `object:NAME`."""
 SCORES: Final = "scores"
 """The capability of a backend that scores lists, and the strategy that asks it."""

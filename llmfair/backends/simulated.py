@@ -18,7 +18,7 @@ from llmfair.nouns import Chat, Finish, Labels, Permutation, Side
 from llmfair.registry import register
 
 Damaged = tuple[str, Finish]
-BROKEN: Sequence[Damaged] = (("", Finish.EMPTY), ("I'm sorry, I can't help with that.", Finish.REFUSED))
+BROKEN = (("", Finish.EMPTY), ("I'm sorry, I can't help with that.", Finish.REFUSED))
 
 
 @dataclass(frozen=True)

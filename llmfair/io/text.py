@@ -94,7 +94,7 @@ def _shown(match: re.Match[str]) -> str:
     return repr(match[0])[1:-1]
 
 
-_aside: ContextVar[bool] = ContextVar("_aside", default=False)
+_aside = ContextVar("_aside", default=False)
 
 
 @contextmanager

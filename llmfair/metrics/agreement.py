@@ -6,15 +6,14 @@ other prompt made of the same order. Identical prompts already differ, so neutra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from llmfair.metrics.base import Judged, Places, Undefined, Value, Values, measure, number
 
-_BESIDE: Mapping[str, Any] = {"cutoff": "none", "better": "higher", "agreement": True}
+_BESIDE = {"cutoff": "none", "better": "higher", "agreement": True}
 
 
 def rank_biased_overlap(a: Places, b: Places, p: float) -> float:

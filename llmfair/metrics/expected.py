@@ -246,7 +246,7 @@ OF_ITEMS: dict[str, Any] = {
         "nothing_cited": "no answer cites an item",
     },
 }  # fmt: skip
-_EXPOSED: dict[str, Any] = {
+_EXPOSED = {
     **OF_ITEMS, "of_lists": orders_as_samples, "bounds": (0.0, math.inf),
     "params": {"norm": ("exact", "fair-rag", "raw"), "of": ("policy", "samples")},
     "undefined": {**OF_ITEMS["undefined"], "degenerate": "every policy shows the same"},
@@ -282,7 +282,7 @@ for name, figure, label, better, cite, says in (
 # without a group count in the whole.
 
 
-OF_GROUPS: dict[str, Any] = {**OF_ITEMS, "bounds": (0.0, math.inf), "aggregate": "ratio-of-shares"}
+OF_GROUPS = {**OF_ITEMS, "bounds": (0.0, math.inf), "aggregate": "ratio-of-shares"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +339,7 @@ def useful_by_group(retrieved: Retrieved, cutoff: None) -> Values:
 # neither.
 
 
-_OF_CITATIONS: dict[str, Any] = {
+_OF_CITATIONS = {
     **OF_ITEMS, "bounds": (0.0, 1.0), "better": "higher", "cite": "after ALCE [Gao et al. 2023]",
 }  # fmt: skip
 

@@ -8,7 +8,6 @@ protected and of the unprotected documents.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -125,14 +124,14 @@ def exposure(judged: Judged, cutoff: int | None, log: str) -> Values:
     }
 
 
-COMPARED: Mapping[str, tuple[str, ...]] = {
+COMPARED = {
     "missing": ("append", "zero"),
     "unknown": ("keep", "unprotected", "close"),
     "weight": ("log", "top1"),
     "stratum": ("none", "relevant", "irrelevant"),
 }
-CONTROL: Mapping[str, tuple[str, ...]] = {"control": ("none", "order")}
-OF_RATIOS: Mapping[str, Any] = {"parity": 1.0, "bounds": (0.0, math.inf), "scale": "log"}
+CONTROL = {"control": ("none", "order")}
+OF_RATIOS = {"parity": 1.0, "bounds": (0.0, math.inf), "scale": "log"}
 
 
 @measure(

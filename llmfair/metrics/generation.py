@@ -9,7 +9,6 @@ Source: Kim & Diaz, "Towards Fair RAG", ICTIR 2025, 3.1 and Eq. 7-11.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,7 +47,7 @@ def expected_utility(retrieved: Retrieved) -> float | Undefined:
     return mean_of_samples(utilities, "no_output")
 
 
-_OF_ANSWERS: dict[str, Any] = {
+_OF_ANSWERS = {
     **OF_ITEMS,
     "undefined": {
         **OF_ITEMS["undefined"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from llmfair import registry
 from llmfair.errors import UsageError, did_you_mean
@@ -17,7 +17,7 @@ _SPELLING = re.compile(
     r"\s*(?P<name>[^\s()@=,]+(?:\([A-Za-z]+\))?)\s*(?:@\s*(?P<before>[^\s()@]+)\s*)?"
     r"(?:\((?P<params>.*)\)\s*)?(?:@\s*(?P<after>[^\s()@]+)\s*)?"
 )
-KEYS: Mapping[str, Collection[str]] = {"stratum": ("relevant", "irrelevant", "unjudged"), "contrast": ()}
+KEYS = {"stratum": ("relevant", "irrelevant", "unjudged"), "contrast": ()}
 """Keys of a figure's row that are written among its measure's parameters, and what they can be, if not anything."""
 
 
@@ -98,7 +98,7 @@ def _spelled(text: str) -> tuple[str, dict[str, str], str | None]:
 # Why a figure is missing or says nothing, in words: those of the measure that says so, else these of statistics.
 
 
-REASONS: Mapping[str, str] = {
+REASONS = {
     "too_few_queries": "too few queries",
     "undefined": "undefined",
     "degenerate": "the answers do not vary",

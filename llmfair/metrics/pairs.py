@@ -161,7 +161,7 @@ def tally(pairs: JudgedPairs, formula: Formula) -> Tally:
     return Tally(formula, pairs.verdicts, pairs.counts(formula.things), readable, consistent, pairs.repeats)
 
 
-_OF_PAIRS: dict[str, Any] = {
+_OF_PAIRS = {
     "reads": JudgedPairs,
     "cutoff": "none",
     "undefined": {
@@ -180,7 +180,7 @@ _OF_PAIRS: dict[str, Any] = {
         "forced": "answers were held to the labels",
     },
 }
-_PARITY: dict[str, Any] = {
+_PARITY = {
     "parity": 1.0, "scale": "log", "better": "parity", "bounds": (0.0, math.inf), "assessed_by": "AdjustedOdds",
 }  # fmt: skip
 _RATE: dict[str, Any] = {"bounds": (0.0, 1.0), "worded": True}

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -31,11 +30,11 @@ from llmfair.metrics.base import (
 from llmfair.nouns import Encounter, Ranking, Side
 from llmfair.stats.strata import Choices, Comparisons, Stratum, pair_counts
 
-OF_ODDS: Mapping[str, Any] = {
+OF_ODDS = {
     "parity": 1.0, "bounds": (0.0, math.inf), "scale": "log", "cutoff": "none", "of_all": True,
     "cite": "logistic model of first encounters, slots as a polynomial of degree 4; jackknife over queries",
 }  # fmt: skip
-REASONS: Mapping[str, str] = {
+REASONS = {
     "no_common_grade": "no list has items of both groups with the same grade of relevance",
     "no_encounter": "no two equally relevant items met before an answer had moved them",
     "few_common_grades": "fewer than 5 lists have items of both groups with the same grade of relevance",

@@ -9,7 +9,7 @@ for Evaluating Ranked Lists in Terms of Group Fairness and Relevance", ACM TOIS 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from llmfair.metrics.base import Floats, Got, Judged, OfGroup, Undefined, Values
 from llmfair.metrics.exposure import exposures, position_weights
 from llmfair.stats.selection import Codes, normalised_kl, normalised_kl_range
 
-WHY: Mapping[str, str] = {
+WHY = {
     "no_one": "no list has an item of the group",
     "none_selected": "nobody of the group was selected",
     "reference": "the group is the one that others are held against",
@@ -33,8 +33,8 @@ WHY: Mapping[str, str] = {
     "no_relevant": "no item of the list is judged relevant",
     "unknown_items": "some items have no group, so the range is not known",
 }
-OF_RATES: dict[str, Any] = {"bounds": (0.0, 1.0), "of_all": True, "undefined": WHY, "cite": "6 RCNY 5-301"}
-OF_RATIOS: dict[str, Any] = {
+OF_RATES = {"bounds": (0.0, 1.0), "of_all": True, "undefined": WHY, "cite": "6 RCNY 5-301"}
+OF_RATIOS = {
     "bounds": (0.0, math.inf), "scale": "log", "aggregate": "impact-ratio", "better": "higher",
 }  # fmt: skip
 EXPOSURE = "Wang et al. 2024, Eq. 1-2"
@@ -151,7 +151,7 @@ def _target(judged: Judged, target: str) -> tuple[Codes, Floats] | Undefined:
     return codes, counts / counts.sum()
 
 
-OF_NDKL: dict[str, Any] = {
+OF_NDKL = {
     "params": {"target": ("list", "uniform")}, "bounds": (0.0, math.inf), "note": "target {target}",
     "undefined": WHY, "cite": "Geyik et al. 2019",
 }  # fmt: skip

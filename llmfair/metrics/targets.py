@@ -40,7 +40,7 @@ def _over(text: str) -> str:
     return text
 
 
-SPREAD: dict[str, Any] = {
+SPREAD = {
     "unknown": ("keep", "drop"),
     "over": Free(None, _over, "an attribute, or two different ones as A*B"),
     "membership": ("split", "count"),

@@ -13,7 +13,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 EMPTY = "<empty>"
@@ -130,7 +130,7 @@ def _f1(common: int, answered: int, expected: int) -> float:
     return 2 * common / (answered + expected) if common else 0.0
 
 
-UTILITIES: Mapping[str, Callable[[str, str], float]] = {
+UTILITIES = {
     "accuracy": accuracy,
     "mae": mae,
     "rouge-l": rouge_l,
@@ -140,7 +140,7 @@ UTILITIES: Mapping[str, Callable[[str, str], float]] = {
     "contains": contains,
 }
 """By the name that a user writes: the utility of an answer beside one gold."""
-GREATEST: Mapping[str, float] = {**dict.fromkeys(UTILITIES, 1.0), "mae": 4.0}
+GREATEST = {**dict.fromkeys(UTILITIES, 1.0), "mae": 4.0}
 """The greatest utility that an answer can have; the least is 0."""
 
 

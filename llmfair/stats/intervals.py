@@ -34,7 +34,7 @@ FEWEST_QUERIES = 5
 RESAMPLES = 2000
 MOST_DROPPED = 0.01
 SMALLEST_ERROR = 1e-7
-UNBOUNDED: Bounds = (-inf, inf)
+UNBOUNDED = (-inf, inf)
 FEWEST_UNLIKE = 8
 """Where three quarters of the queries share a value and fewer have another, t is too narrow (Monte Carlo)."""
 NEARLY_ALL_SAME = "nearly_all_same"

@@ -34,9 +34,9 @@ Direction = Literal[1, -1]
 
 FEWEST_UNITS = 20
 """Before this many units nothing is decided."""
-FRACTIONS: Floats = np.geomspace(0.02, 0.9, 16)
+FRACTIONS = np.geomspace(0.02, 0.9, 16)
 """λ: the shares of the largest possible bet."""
-MEANS: tuple[float, ...] = tuple(np.linspace(0.02, 0.98, 601).tolist())
+MEANS = tuple(np.linspace(0.02, 0.98, 601).tolist())
 """The values of p that a confidence sequence keeps or excludes."""
 FEWEST_INSIDE = 20
 """From fewer queries nothing is inside: a strong effect in few queries may be in none of these (Monte Carlo)."""
@@ -46,7 +46,7 @@ LOOKS = (50, 75, 110, 165, 250, 370, 560, 840)
 """After so many units, and after the last, the interval of the odds is looked at."""
 LOOK_SHARE = 0.25
 """Of α, what either end of the interval may err by at one look: nine looks then err by about α (Monte Carlo)."""
-GRID: Floats = np.linspace(0, 1, 21)
+GRID = np.linspace(0, 1, 21)
 """The values of X that are counted."""
 
 

@@ -56,8 +56,8 @@ FEWEST_LINKED = 2
 Contrast = tuple[int, int]
 """The numbers of two groups, the first of which is put ahead of the second."""
 Band = tuple[float, float]
-BAND: Band = (0.8, 1.25)
-GUARD: Band = (0.5, 2.0)
+BAND = (0.8, 1.25)
+GUARD = (0.5, 2.0)
 """Where the interval of each stratum has to lie for parity, whose estimate is in the band."""
 MOST_LEFT_OUT = 0.05
 
