@@ -76,7 +76,7 @@ _SHORT, _LONG = (
     rf"{_PERIOD}(?:day|week|month|86400)|daily|weekly|monthly",
 )
 _ANY_REQUEST = {400, 403, 413, 422, 500}  # llama.cpp has 500 for what a chat template refuses
-_ERRORS = range(400, 600)
+ELSEWHERE = {404, 405, 410, *range(300, 400)}
 
 FAULTS = (
     (Fault.REFUSED, {400, 403}, r"\byour (account|organi[sz]ation|project)\b.{0,60}(flagged|suspended|banned)"),
@@ -114,7 +114,7 @@ FAULTS = (
         r"messages\W{1,3}\d+\W{1,3}role",
     ),
     (Fault.DENIED, {403}, ""),
-    (Fault.ELSEWHERE, {404, 405, 410, *range(300, 400)}, ""),
+    (Fault.ELSEWHERE, ELSEWHERE, ""),
     (
         Fault.ELSEWHERE,
         {400, 422},
@@ -122,7 +122,7 @@ FAULTS = (
         r"\bmodel\b.{0,80}(not found|(does not|doesn't|not) exist)",
     ),
     (Fault.PASSING, {408, 409, 425, *range(500, 600), *range(200, 300)}, ""),
-    (Fault.REFUSED, _ERRORS, ""),
+    (Fault.REFUSED, range(400, 600), ""),
 )  # fmt: skip
 """Fault, statuses, and what the text says (a regular expression without case; "": anything). The first row counts."""
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import llmfair
 from llmfair.backends.base import BackendOptions, RateLimited, Transient
-from llmfair.backends.faults import LIMITS, UNPARSEABLE, Fault, nature_of, refusal_of
+from llmfair.backends.faults import ELSEWHERE, LIMITS, UNPARSEABLE, Fault, nature_of, refusal_of
 from llmfair.errors import BackendError, ContextTooLong, LlmfairError, MissingKey, Rejected, UsageError
 from llmfair.io import secrets
 from llmfair.io.files import decode
@@ -34,7 +34,6 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _TEXTS = ("text", "reasoning", "model", "fingerprint")
 _OURS = {"accept", "content-type", "user-agent"}
 _REDIRECTS = {300, 301, 302, 303, 307, 308}
-_ELSEWHERE = {404, 405, 410, *range(300, 400)}
 
 
 class Server(ABC):
@@ -158,7 +157,7 @@ class Server(ABC):
         if answers:
             with suppress(*UNPARSEABLE):
                 models = [str(row["id"]) for row in decode(reply.body)["data"]] or [""]
-        if not models and not self.lists_models and (answers or reply.status in _ELSEWHERE):
+        if not models and not self.lists_models and (answers or reply.status in ELSEWHERE):
             return
         if not answers:
             raise self.failure(reply)

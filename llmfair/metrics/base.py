@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from llmfair import registry
 from llmfair.errors import LlmfairError, UsageError, did_you_mean
+from llmfair.io.trec import UNKNOWN
 from llmfair.nouns import Attribute, Candidates, Document, Encounter, PairVerdict, Ranking, Side, of_each_kind
 from llmfair.stats.strata import Compared, Stratum
 
@@ -266,11 +268,11 @@ class Groups:
 
     @cached_property
     def of_documents(self) -> Mapping[str, set[str]]:
-        """The groups that documents have, by attribute."""
-        groups = dict[str, set[str]]()
+        """The known groups that documents have, by attribute."""
+        groups = defaultdict[str, set[str]](set)
         for document in of_each_kind(self.documents):
             for attribute, names in document.groups.items():
-                groups.setdefault(attribute, set()).update(names)
+                groups[attribute] |= {*names} - {UNKNOWN}
         return groups
 
 

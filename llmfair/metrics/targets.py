@@ -111,20 +111,16 @@ def cells(groups: Groups, over: str | None = None, unknown: str = "keep") -> Cel
         if ANY_GROUP in declared:
             declared = tuple(_background(groups, attribute) or ())
         attributes.append(attribute)
-        names = dict.fromkeys((*declared, *sorted(_of_documents(groups, attribute))))
+        names = dict.fromkeys((*declared, *sorted(groups.of_documents[attribute.name])))
         axes.append((*names, UNKNOWN))
     held = np.ones([len(axis) for axis in axes], dtype=bool)
     held[(-1,) * held.ndim] = unknown == "keep"
     return Cells(groups, tuple(attributes), tuple(axes), held)
 
 
-def _of_documents(groups: Groups, attribute: Attribute) -> set[str]:
-    return groups.of_documents.get(attribute.name, set()) - {UNKNOWN}
-
-
 def _background(groups: Groups, attribute: Attribute) -> Mapping[str, float] | None:
     """The first background that has every group of the documents: one per way of naming the groups."""
-    names = _of_documents(groups, attribute)
+    names = groups.of_documents[attribute.name]
     return next((shares for shares in attribute.backgrounds if names <= shares.keys()), None)
 
 
@@ -185,7 +181,7 @@ def _backgrounds(spread: Cells) -> list[Floats]:
         if background is None:
             raise UsageError(
                 f"no background of {attribute.name} has all groups of the data, as targets of TREC need one: "
-                f"{', '.join(sorted(_of_documents(spread.groups, attribute)))}.",
+                f"{', '.join(sorted(spread.groups.of_documents[attribute.name]))}.",
                 f"add [{attribute.name}.background] to attributes.toml, or write target=empirical",
             )
         backgrounds.append(np.array([background.get(name, 0.0) for name in axis[:-1]]))
