@@ -477,8 +477,7 @@ class _Asking:
         waiting = (request for request in self._pending() if request.key not in not_asked)
         most = self.limits.max_calls
         left = None if most is None else max(0, most - self.progress.calls)
-        chosen = islice(waiting, left)
-        for lines in in_files((request.key, self.server.line(request)) for request in chosen):
+        for lines in in_files((request.key, self.server.line(request)) for request in islice(waiting, left)):
             # under a name that no file has, whatever somebody took off the list
             paths = (self.folder / f"batch-{number}.jsonl" for number in count(len(self.sent) + 1))
             path = next(path for path in paths if not path.exists())

@@ -54,8 +54,7 @@ def delimited(path: Path, hint: str, wanted: Collection[str] = ()) -> Iterator[R
         head, first = next(lines, ""), first + 1
     if not head:
         raise wrong(path, 0, "", "is empty", hint)
-    guessed = said[1] if said else max(",;\t", key=head.count)
-    separator = "\t" if ending(path) == ".tsv" else guessed
+    separator = "\t" if ending(path) == ".tsv" else said[1] if said else max(",;\t", key=head.count)
     reader = csv.reader(chain([head], lines), delimiter=separator, strict=True)
     names, begins = list[str](), first
     try:

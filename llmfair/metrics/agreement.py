@@ -37,8 +37,7 @@ def kendall_tau(a: Places, b: Places) -> float:
     rank_in_b = np.empty(n, dtype=np.intp)
     rank_in_b[b] = np.arange(n)
     of_a = rank_in_b[a]
-    inversions = np.triu(of_a[:, None] > of_a).sum()
-    return float(1 - 4 * inversions / (n * (n - 1)))
+    return float(1 - 4 * np.triu(of_a[:, None] > of_a).sum() / (n * (n - 1)))
 
 
 def _mean(judged: Judged, agreement: Callable[[Places, Places], float]) -> Values:

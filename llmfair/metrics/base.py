@@ -329,9 +329,7 @@ class Judged:
         if not contrast:
             return self
         first, second = (attribute.contrasts[contrast].words[side] for side in Side)
-        pair = (
-            (first, second) if attribute.one_fit else None
-        )  # whose odds are read from a model of all groups
+        pair = (first, second) if attribute.one_fit else None  # their odds are read from a model of all
         view = replace(self, sides=sides_of[contrast], contrast=pair)
         if view.one_fit:
             vars(view).update((name, getattr(self, name)) for name in WHATEVER_CONTRAST)
@@ -638,8 +636,7 @@ def measure(name: str, **declared: Any) -> Callable[[Callable[..., Values]], Def
             value = values(*args, **params)
             return value if isinstance(value, Mapping) else {"": value}
 
-        definition = Definition(name, by_group, **{"label": name, **declared})
-        return registry.register("measure", name)(definition)
+        return registry.register("measure", name)(Definition(name, by_group, **{"label": name, **declared}))
 
     return define
 

@@ -199,8 +199,7 @@ def _pairs(groups: Places, grades: Places, listed: Flags, places: Floats, severa
     slots = np.broadcast_to(0.0, (len(first), 2))
     ahead /= max(1, len(places))
     of_both = np.stack([groups[first], groups[second]], axis=1) if several else None
-    shown = pairs_shown(relevant)
-    return Comparisons(query, relevant, shown, 1, first, second, ahead, slots, groups=of_both)
+    return Comparisons(query, relevant, pairs_shown(relevant), 1, first, second, ahead, slots, groups=of_both)
 
 
 def pairs_shown(relevant: Flags) -> dict[tuple[int, Stratum], int]:

@@ -177,8 +177,7 @@ def _studentized(over: Floats, under: Floats, logarithm: float, rng: Generator) 
 def _of_mean(values: Floats, level: float, exponential: bool) -> Estimate:
     """The t interval of a mean, its scores being (x_q − x̄)/n."""
     centre = float(values.mean())
-    error = standard_error((values - centre) / len(values))
-    return _interval(centre, error, len(values), level, exponential)
+    return _interval(centre, standard_error((values - centre) / len(values)), len(values), level, exponential)
 
 
 def t_quantile(freedom: float, level: float) -> float:

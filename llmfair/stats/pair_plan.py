@@ -129,8 +129,7 @@ def chance_in_band(effect: float, error: float, freedom: int, t: float, edges: t
     """The chance that effect ± t · error, whose error is estimated, too, lies between the edges."""
     from scipy.special import chdtri, ndtr
 
-    quantiles = chdtri(freedom, 1 - (np.arange(DRAWS) + 0.5) / DRAWS)
-    half = t * np.sqrt(quantiles / freedom)
+    half = t * np.sqrt(chdtri(freedom, 1 - (np.arange(DRAWS) + 0.5) / DRAWS) / freedom)
     low, high = (edges[0] - effect) / error + half, (edges[1] - effect) / error - half
     return float(np.where(low < high, ndtr(high) - ndtr(low), 0.0).mean())
 

@@ -251,9 +251,9 @@ def attainable_precision(
     """
     total = 0.0
     for (n, relevant), count in Counter(lists).items():
-        tastes = (relevant, n - relevant)
-        initial = random_lists(tastes, ceil(draws * count / len(lists)), rng=rng).astype(np.int8)
-        ranked = rank(initial)
+        ranked = rank(
+            random_lists((relevant, n - relevant), ceil(draws * count / len(lists)), rng=rng).astype(np.int8)
+        )
         total += count * float((ranked[:, :k] == 0).sum(axis=1).mean()) / k
     return total / len(lists)
 

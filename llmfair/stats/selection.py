@@ -115,8 +115,7 @@ def selection_rates(entries: Entries, level: float = 0.95) -> list[Estimate]:
         if not people:
             rates.append(Estimate(None, None, None, n, "no_one"))
         elif not rate or n < FEWEST_QUERIES or freedom < 1:
-            reason = "too_few_queries" if rate else "none_selected"
-            rates.append(Estimate(float(rate), None, None, n, reason))
+            rates.append(Estimate(float(rate), None, None, n, "too_few_queries" if rate else "none_selected"))
         else:
             half = error * t_quantile(freedom, level)
             low, high = float(rate) * exp(-half), min(1.0, float(rate) * exp(half))
@@ -156,8 +155,7 @@ def impact_ratios(entries: Entries, reference: int | None = None, level: float =
         above = b - log(FOUR_FIFTHS)
         beyond = np.divide(above, s, out=np.where(above < 0, -inf, inf), where=s > 0)
         p = min(1.0, len(others) * float(stdtr(freedom, beyond).min()))
-        error = float(s[b.argmin()])
-        ratios.append(Estimate(value, exp(low), exp(high), entries.queries, error=error, p=p))
+        ratios.append(Estimate(value, exp(low), exp(high), entries.queries, error=float(s[b.argmin()]), p=p))
     adjusted = holm([ratio.p for ratio in ratios])
     return [replace(ratio, p_adjusted=p) for ratio, p in zip(ratios, adjusted, strict=True)]
 

@@ -112,12 +112,13 @@ class EProcess:
         counts = np.cumsum(np.vstack([self.counts, on_grid(batch)]), axis=0)[1:]
         units_asked = np.rint(counts.sum(axis=1))
         low, high = map(_mean, self.band)
+        two_sided = log(2) - log(1 - self.level)  # ln(2/α)
         crossings = dict.fromkeys(self.crossed, -1)  # where in the batch each e-value first reaches 2/α
         for way, value in (
             (Decision.ABOVE, log_e(counts, high, +1)),
             (Decision.BELOW, log_e(counts, low, -1)),
         ):
-            places = np.flatnonzero((value >= self._two_sided) & (units_asked >= FEWEST_UNITS)).tolist()
+            places = np.flatnonzero((value >= two_sided) & (units_asked >= FEWEST_UNITS)).tolist()
             if places and way not in crossings:
                 crossings[way] = places[0]
         preset = np.isin(units_asked, (*LOOKS, self.cap))
@@ -134,7 +135,7 @@ class EProcess:
         counts = counts[:stop]
 
         def excluded(mean: float, direction: Direction) -> bool:
-            return bool(log_e(counts, mean, direction).max() >= self._two_sided)
+            return bool(log_e(counts, mean, direction).max() >= two_sided)
 
         # A bet against m gains as m moves away from the data: each direction excludes one end of the range.
         first = bisect_left(MEANS, True, lo=self.kept[0], key=lambda mean: not excluded(mean, +1))
@@ -146,11 +147,6 @@ class EProcess:
             crossed=frozenset(way for way, place in crossings.items() if place < stop),
             decision=decision,
         )
-
-    @property
-    def _two_sided(self) -> float:
-        """ln(2/α)."""
-        return log(2) - log(1 - self.level)
 
 
 def look_level(level: float) -> float:

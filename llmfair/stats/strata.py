@@ -424,8 +424,7 @@ def together(
             columns.setdefault(name, []).append(column)
     arrays: dict[str, Any] = {name: np.concatenate(parts) for name, parts in columns.items()}
     arrays |= {"make": make} if make else {}
-    window = max(outcomes.window for outcomes, _ in queries)
-    return type(queries[0][0])(shown=shown, window=window, **arrays)
+    return type(queries[0][0])(shown=shown, window=max(outcomes.window for outcomes, _ in queries), **arrays)
 
 
 def _numbered(outcomes: PairCounts, number: int, item: Integers) -> Comparisons:
@@ -817,8 +816,7 @@ def _rows_anew(
         design = part.design(_intercepts(part, stratum), powers, sign)
         of_part = np.array([*map(weight_of.__getitem__, part.query.tolist())])
         slopes = _slopes(part, design, of_part, coefficients)
-        own = part.of_rows(part.of(stratum))
-        yield Rows(slopes.scores, slopes.information, part.ways, own, part.groups)
+        yield Rows(slopes.scores, slopes.information, part.ways, part.of_rows(part.of(stratum)), part.groups)
 
 
 def _slot_effects(outcomes: Compared) -> Iterator[tuple[int, bool]]:
@@ -1010,9 +1008,9 @@ def spread(changes: Floats, parts: Callable[[], Iterable[Rows]], clusters_of_pai
     by_way = [
         _Clusters(*map(np.concatenate, zip(*of_way, strict=True))) for of_way in zip(*clusters, strict=True)
     ]
-    if not recurs and not any(_several(of_way.number[of_way.own > 0]).any() for of_way in by_way):
+    if not recurs and not any((np.bincount(of_way.number[of_way.own > 0]) > 1).any() for of_way in by_way):
         return Spread(math.sqrt(jackknife), float(queries), False)
-    variances = _variances(parts(), [_several(of_way.number) for of_way in by_way])
+    variances = _variances(parts(), [np.bincount(of_way.number) > 1 for of_way in by_way])
     counts, fewest = [queries], float(queries)
     for number, own, of_cluster in by_way:
         mine = own > 0
@@ -1032,11 +1030,6 @@ class _Clusters(NamedTuple):
     number: Integers
     own: Floats
     information: Floats
-
-
-def _several(number: Integers) -> Flags:
-    """Which numbers come more than once."""
-    return np.bincount(number) > 1
 
 
 def _variances(parts: Iterable[Rows], several: Sequence[Flags]) -> list[float]:
