@@ -26,15 +26,6 @@ CERTAIN = 1e-12
 """Exposures this close to 0 or 1 are never, or always; bounds this close are one number."""
 
 
-def shares(lists: Sequence[Sequence[int]], n: int, weights: ArrayLike | None = None) -> Floats:
-    """ε̂: the share of lists that show each item, or the sum of their weights; lists of places; shape (n,) [Eq. 5]."""
-    exposure = np.zeros(n)
-    each = np.full(len(lists), 1 / max(len(lists), 1)) if weights is None else np.asarray(weights, np.float64)
-    for places, weight in zip(lists, each, strict=True):
-        exposure[list(set(places))] += weight
-    return exposure
-
-
 @dataclass(frozen=True, slots=True)
 class ListSample:
     """A list that a generator was shown under one condition, and what became of it; each distinct list once.
@@ -87,11 +78,6 @@ class Retrieved:
         return np.array([doc_id in self.useful for doc_id in self.doc_ids], dtype=bool)
 
     @cached_property
-    def samples(self) -> int:
-        """How many lists were drawn."""
-        return sum(drawn.count for drawn in self.lists)
-
-    @cached_property
     def members(self) -> Mapping[str, Flags]:
         """Which items are in each group that an item has; shape (n,)."""
         groups = [self.groups.get(doc_id) for doc_id in self.doc_ids]
@@ -103,12 +89,12 @@ class Retrieved:
         return tuple(dict.fromkeys(which.doc_ids))[: self.k]
 
     def shares(self, counted: Iterable[tuple[int, Iterable[str]]]) -> Floats:
-        """The share of samples that each item is in, of the items and counts of lists; shape (n,)."""
-        counts, lists = [], []
-        for count, doc_ids in counted:
-            counts.append(count)
-            lists.append([self.places[doc_id] for doc_id in doc_ids])
-        return shares(lists, len(self.doc_ids), np.array(counts) / max(sum(counts), 1))
+        """ε̂: the share of samples that each item is in, of the counts and items of lists; shape (n,) [Eq. 5]."""
+        exposure, lists = np.zeros(len(self.doc_ids)), [*counted]
+        samples = sum(count for count, _ in lists)
+        for count, doc_ids in lists:
+            exposure[[*{self.places[doc_id] for doc_id in doc_ids}]] += count / samples
+        return exposure
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +190,8 @@ def expected(retrieved: Retrieved, norm: str, of: str) -> ExpectedExposure | Und
     if of == "policy" and retrieved.exposure is not None:
         return exposed([retrieved.exposure[doc_id] for doc_id in retrieved.doc_ids], useful, k, norm=norm)
     exposures = retrieved.shares((drawn.count, retrieved.shown(drawn)) for drawn in retrieved.lists)
-    squares = squares_of(retrieved, exposures, retrieved.samples, of)
+    samples = sum(drawn.count for drawn in retrieved.lists)
+    squares = squares_of(retrieved, exposures, samples, of)
     return squares if isinstance(squares, Undefined) else exposed(exposures, useful, k, squares, norm)
 
 

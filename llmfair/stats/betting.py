@@ -60,12 +60,10 @@ def p_value(changes: Sequence[float] | Floats, worst_loss: float, mean: float) -
 
 
 @lru_cache
-def fewest_queries(
-    margin: float, worst_loss: float, alpha: float = 0.05, spread: float = 0.0, power: float = 0.8
-) -> int | None:
+def fewest_queries(margin: float, worst_loss: float, alpha: float = 0.05, spread: float = 0.0) -> int | None:
     """From how many queries a loss of more than `margin` can be ruled out where the mean change is 0; None: never.
 
-    With a `spread`, the standard deviation of normal changes, in a share `power` of simulated audits.
+    With a `spread`, the standard deviation of normal changes, in 80 % of simulated audits.
     """
     if margin >= worst_loss:
         return 1
@@ -76,7 +74,7 @@ def fewest_queries(
         above = np.clip(changes, -worst_loss, worst_loss) + worst_loss
         with np.errstate(divide="ignore"):
             logs = logs[:, -1:] + np.log(1 - SHARES + SHARES * above / (worst_loss - margin)).cumsum(axis=1)
-        refuted = (np.exp(np.minimum(logs, 700)) @ WEIGHTS >= 1 / alpha).mean(axis=0) >= power
+        refuted = (np.exp(np.minimum(logs, 700)) @ WEIGHTS >= 1 / alpha).mean(axis=0) >= 0.8
         if refuted.any():
             return queries + 1 + int(refuted.argmax())
     return None

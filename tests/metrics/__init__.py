@@ -6,12 +6,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from llmfair.audits.aggregates import summarise
 from llmfair.metrics.base import Groups, Judged, Observation, Value, measure_all
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Attribute, Candidates, Document, Measurement, Query, Ranking, Side
 
 LETTERS = {"p": Side.PROTECTED, "u": Side.UNPROTECTED, "-": None}
+
+
+def shares(
+    lists: Sequence[Sequence[int]], n: int, weights: Sequence[float] | None = None
+) -> NDArray[np.float64]:
+    """The share of lists that show each item, or the sum of their weights; lists of places."""
+    exposure = np.zeros(n)
+    for places, weight in zip(lists, weights or [1 / len(lists)] * len(lists), strict=True):
+        exposure[[*{*places}]] += weight
+    return exposure
 
 
 def judged(

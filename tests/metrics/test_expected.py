@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.errors import UsageError
 from llmfair.metrics.base import Convention, Judged, Undefined, Value, measure_all
-from llmfair.metrics.expected import ListSample, Retrieved, exposed, shares, target, unbiased_squares
+from llmfair.metrics.expected import ListSample, Retrieved, exposed, target, unbiased_squares
 from llmfair.metrics.names import parse_measure
-from tests.metrics import judged
+from tests.metrics import judged, shares
 from tests.shared import realdata, vectors
 
 NEAR = 1e-9

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from llmfair.audits.aggregates import summarise, undefined_counts
 from llmfair.metrics.base import Undefined, Value, measure_all
-from llmfair.metrics.expected import ListSample, Retrieved, shares
+from llmfair.metrics.expected import ListSample, Retrieved
 from llmfair.metrics.generation import FEWEST_USEFUL, gains, useful
 from llmfair.metrics.names import parse_measure
 from llmfair.metrics.texts import EMPTY, UTILITIES, cleaned, common_words, mae, problem, rouge_l, utility
+from tests.metrics import shares
 from tests.shared import vectors
 
 NEAR = 1e-9
