@@ -23,7 +23,7 @@ from llmfair.probes import pair_schedule
 from llmfair.stats.intervals import Estimate
 from llmfair.stats.pairs import PairContributions, estimate, pair_p
 from llmfair.stats.significance import holm
-from llmfair.tuning.drawing import Floats, Precision, chance_within, preference, slot_bias
+from llmfair.tuning.drawing import Floats, Precision, held_out, preference, slot_bias
 from llmfair.tuning.effects import CONSISTENCY, PAIR_STRATA, SLOT_EFFECT, Figures, safeguards_of
 
 BAND, LEVEL = (0.8, 1.25), 0.95
@@ -100,7 +100,7 @@ def audit(row: Row, rng: np.random.Generator) -> Audit:
     odds = [estimate(ADJUSTED_ODDS.figure, of, LEVEL) for of in counted]
     p_values = holm([pair_p(ADJUSTED_ODDS.figure, of, rng) for of in counted])
     strata = [Precision(1.0, of.error * row.queries**0.5) for of in odds]
-    allowed = chance_within(row.queries, strata, BAND, LEVEL)
+    allowed = held_out(row.queries, strata, BAND, LEVEL).chance
     return Audit(
         {
             "consistency": agreement(adapter) >= agreement(base) - 0.05,
