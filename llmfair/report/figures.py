@@ -97,13 +97,3 @@ def against_the_band(
 def favoured_of(words: Words) -> tuple[str, str] | None:
     """Who is favoured below parity, and above; None of several groups, whose rows name them."""
     return (words.unprotected, words.protected) if words.protected else None
-
-
-def ratio_plots(
-    results: Results, conditions: Sequence[str], declared: Declared, titles: Mapping[str, str]
-) -> Iterator[Plot]:
-    """The first ratio of the table against parity, where nothing is concluded of it."""
-    if measure := ratio_of(results.shown, declared):
-        cells = results.by_key()
-        rows = [(measure, titles.get(of, of), cells.get((measure, of))) for of in conditions]
-        yield from against_the_band(rows, declared, None, None, "ratio")

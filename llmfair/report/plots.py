@@ -397,10 +397,7 @@ def utility_and_ratio(points: Sequence[Point], across: str, up: str, reach: Inte
 
 
 def front_plot(
-    remedies: Sequence[tuple[str, Value, Value, bool]],
-    band: Interval,
-    favoured: tuple[str, str] | None,
-    name: str,
+    remedies: Sequence[tuple[str, Value, Value, bool]], band: Interval, favoured: tuple[str, str], name: str
 ) -> Plot:
     """Utility across, odds up, of remedies by name; full marks are on the front, the first is the unmitigated.
 
@@ -412,10 +409,9 @@ def front_plot(
     sentence = (
         "nDCG@20 of the rankings across and their odds up, with intervals; dashed: parity; shaded: the "
         f"band of conclusions, {band[0]:g} to {band[1]:g}. Full marks: the front, joined by a line; hollow: another "
-        "remedy is nearer to parity at no less nDCG@20."
+        f"remedy is nearer to parity at no less nDCG@20. Below parity {favoured[0]} items are favoured, above it "
+        f"{favoured[1]} ones."
     )
-    if favoured is not None:
-        sentence += f" Below parity {favoured[0]} items are favoured, above it {favoured[1]} ones."
     plot = (name, "What each remedy buys and costs", sentence)
     return _plane(
         plot, points, ("nDCG@20", "odds of rankings"), band, front, {*range(len(points))} - {*front}

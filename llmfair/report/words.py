@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from llmfair import registry
 from llmfair.io.text import count, plural, setting_text
 from llmfair.report import phrases
-from llmfair.report.figures import headline_plots, ratio_plots
+from llmfair.report.figures import against_the_band, headline_plots, ratio_of
 from llmfair.report.groups import Group, Section, headlines
 from llmfair.report.plan import calibration_table, plan_text, planned_note
 from llmfair.report.plots import Plot
@@ -95,9 +95,12 @@ def table_of(results: Any, answers: str = "") -> Table:
 
 def section_of(results: Any, folder: Path, exhibits: Exhibits) -> Section:
     """The table, and the headlines or the first ratio as figures."""
-    words = wording(results.task)
-    plots = headline_plots if results.findings else ratio_plots
-    drawn = plots(results, results.design.keys, exhibits.measures, words.titles)
+    words, conditions, measures = wording(results.task), results.design.keys, exhibits.measures
+    drawn = headline_plots(results, conditions, measures, words.titles)
+    if not results.findings and (measure := ratio_of(results.shown, measures)):
+        cells = results.by_key()
+        rows = [(measure, words.titles.get(of, of), cells.get((measure, of))) for of in conditions]
+        drawn = against_the_band(rows, measures, None, None, "ratio")  # of which nothing is concluded
     return Section(table=words.table(results), plots=list(drawn), words=words.method)
 
 

@@ -216,12 +216,8 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
         from llmfair.tuning import head, lora
 
         watch.begin(folder.path, design)
-        started, place, engine, checkpoint = (
-            time.monotonic(),
-            design.place(),
-            design.engine,
-            design.checkpoint,
-        )
+        started, place = time.monotonic(), design.place()
+        engine, checkpoint = design.engine, design.checkpoint
         options = BackendOptions(system=settings.system, template_args=template_args(settings.template_arg))
         in_4bit = quantization(settings.load_in_4bit, place.device)
         model = local.load_model(checkpoint, place, options, engine["attention"], **in_4bit)
@@ -285,7 +281,7 @@ def finetune(settings: FinetuneSettings, watch: TrainingProgress) -> Done:
             typed.TrainingFacts(**structs.asdict(record), validation=validated, why=why, offset=offset),
         )
         results = judged(results, audit_of(settings, results.model, folder.path))
-        manifest = manifest_of(design, model, results.status) | {
+        manifest = manifest_of(design, model, template, results.status) | {
             "seconds": time.monotonic() - started,
             "pairs_sha256": sha256(pairs.encode("utf-8", "backslashreplace")).hexdigest(),
         }
@@ -319,12 +315,12 @@ def _rows(
             )  # fmt: skip
 
 
-def manifest_of(design: TuningDesign, model: LocalModel, status: str) -> dict[str, Any]:
+def manifest_of(
+    design: TuningDesign, model: LocalModel, template: ChatTemplate, status: str
+) -> dict[str, Any]:
     """What the manifest says of where an adapter belongs and comes from (keys: `results.py`); `answers`: the texts
     between which the model chooses, what all begin with, and the token ids where they part."""
-    settings, checkpoint, template = design.settings, design.checkpoint, model.template
-    prompt = design.ranker.prompt
-    assert template is not None  # a causal model has one
+    settings, checkpoint, prompt = design.settings, design.checkpoint, design.ranker.prompt
     chat, _ = drawing.chats_of(design.drawn.groups[0][0], design.ranker)
     texts = label_answers(chat.expects)
     ids, labels = template.label_ids(chat.messages, texts)

@@ -60,7 +60,7 @@ def shared_out(things: Sequence[T], work: Callable[[Sequence[T]], Sequence[U]]) 
 
 def steps_of(settings: FinetuneSettings) -> int:
     """How many whole steps a training has."""
-    return max(1, settings.max_prompts // settings.prompts_per_step)
+    return settings.max_prompts // settings.prompts_per_step
 
 
 def prompts_of(settings: FinetuneSettings) -> int:

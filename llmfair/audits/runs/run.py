@@ -106,18 +106,17 @@ def begin(design: Design[Any]) -> RunStart:
         warnings += adapter_warnings(subject.adapter, identity, str(facts["dataset"]))
     for warning in warnings:
         warn(warning)
-    # which server answers, where several could under the model's name
-    named = {"server": getattr(backend, "server_name", ""), "label": settings.label}
+    stages = design.stages()
     facts |= {
         "model": subject.label,
         "simulated": backend.reads_about,
         "warnings": warnings,
         "sees": seen(design),
-        **{name: value for name, value in named.items() if value},
+        "server": getattr(backend, "server_name", ""),  # where several could answer under the model's name
+        "label": settings.label or "",
         "planned_calls": design.calls,  # a run that is killed has no word left
+        "stages": {stage.name: stage.backend.reads_about for stage in stages},
     }
-    if stages := design.stages():
-        facts["stages"] = {stage.name: stage.backend.reads_about for stage in stages}
     return RunStart(design, backend, stages, identity, folder, facts, remarks, fail_on)
 
 
@@ -130,7 +129,7 @@ def carry_out(begun: RunStart, watch: Watch) -> None:
     design, backend, folder, facts = begun.design, begun.backend, begun.folder, begun.facts
     progress, warnings = Progress(), facts["warnings"]
     with session(folder, begun.identity, design.settings.fresh, facts) as (journal, manifest):
-        on_disk = len(journal) + sum(manifest.get("stage_answers", {}).values())
+        on_disk = len(journal) + sum(manifest["stage_answers"].values())
         try:
             with begun.watched(watch, progress, on_disk):
                 answered = ask(design.programs(), backend, journal, design, progress)
@@ -391,10 +390,9 @@ def session(
             "versions": versions(),
             "journal_answers": len(journal),
             "invocations": [*folder.invocations(), invocation],
+            "stage_answers": dict(earlier.stage_answers) if earlier else {},
             **facts,
         }
-        if "stages" in facts:
-            manifest["stage_answers"] = dict(earlier.stage_answers) if earlier else {}
         folder.write_json("manifest.json", manifest)
         try:
             try:
