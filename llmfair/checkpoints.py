@@ -18,7 +18,6 @@ from typing import Any
 from llmfair.errors import BackendError, MissingExtra, UsageError, did_you_mean, line_of
 from llmfair.io import files
 from llmfair.nouns import Labels, Message
-from llmfair.settings.declaration import Limits, value_of
 
 INSTALL = "pip install 'llmfair[local]'"
 WEIGHTS = (".safetensors", ".bin", ".pt", ".h5", ".gguf")
@@ -221,8 +220,13 @@ def arguments_of(who: str, settings: Mapping[str, str], defaults: Mapping[str, A
     arguments: dict[str, Any] = {**defaults, **settings}
     for key, default in defaults.items():
         if isinstance(default, int):
-            where, way_out = f"--backend-arg {key}", f"for example {key}={default}"
-            arguments[key] = value_of(arguments[key], int, where, Limits(least=1), way_out, text=True)
+            text = str(arguments[key])
+            if not text.isdecimal() or int(text) < 1:
+                raise UsageError(
+                    f"--backend-arg {key}={text} is not a number of 1 or more.",
+                    f"for example {key}={default}",
+                )
+            arguments[key] = int(text)
     return arguments
 
 

@@ -457,7 +457,7 @@ def test_what_is_no_model_is_a_usage_error(mistral: Path, tmp_path: Path) -> Non
     for given, message in (
         ({"dtpye": "float32"}, "Did you mean 'dtype'"),
         ({"dtype": "float7"}, "there is no dtype 'float7'"),
-        ({"batch_tokens": "0"}, "takes a whole number from 1"),
+        ({"batch_tokens": "0"}, "not a number of 1 or more"),
     ):
         with pytest.raises(UsageError, match=message):
             hf(str(mistral), BackendOptions(backend_args=given))
