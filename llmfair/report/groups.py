@@ -118,8 +118,8 @@ class Group:
         ]
 
 
-def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, Kind]) -> list[Group]:
-    """Audits by task, collection and lists, which name several tables with settings that differ; `kinds` by task."""
+def groups_of(audits: Iterable[AuditedRun]) -> list[Group]:
+    """Audits by task, collection and lists, which name several tables with settings that differ."""
     tables: dict[tuple[str, str], list[list[AuditedRun]]] = {}
     for audited in audits:
         of_data = tables.setdefault((audited.results.task, audited.collection), [])
@@ -129,7 +129,7 @@ def groups_of(audits: Iterable[AuditedRun], kinds: Mapping[str, Kind]) -> list[G
         table.append(audited)
     groups = []
     for (task, dataset), of_data in tables.items():
-        kind, every = kinds[task], [*chain(*of_data)]
+        kind, every = registry.lookup("audit", task), [*chain(*of_data)]
         drawn = [table[0].drawn_by for table in of_data]
         differ = [name for name in DRAWN_BY if any(by[name] != drawn[0][name] for by in drawn)]
         for table, by in zip(of_data, drawn, strict=True):

@@ -477,7 +477,7 @@ def _groups(sources: Sequence[Source]) -> list[Group]:
             {"prompt": prompt.file + f" {prompt.sha256[:8]}" * (shared[prompt.file] > 1)} if prompt else {}
         )
         audits.append(AuditedRun(source.run.path, {**named, **of.settings}, of.flags, source.results))
-    return groups_of(audits, {kind.name: kind for kind in kinds()})
+    return groups_of(audits)
 
 
 def _warnings(groups: Sequence[Group], parts: Sequence[tuple[Source, Page | None]]) -> Iterator[str]:

@@ -110,7 +110,10 @@ Record = Mapping[str, Any]
 
 
 def calibration_table(
-    results: Mapping[str, Any], size: str, columns: Sequence[Column[Record]], notes: Iterable[str]
+    results: Mapping[str, Any],
+    size: str = "",
+    columns: Sequence[Column[Record]] = (),
+    notes: Iterable[str] = (),
 ) -> Table:
     """One row an injected preference: a kind's own columns, then tests and conclusions; `size` says of how much."""
     low, high = results["band"]

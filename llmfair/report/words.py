@@ -137,9 +137,7 @@ class Wording:
     """A dry run; and a plan without table."""
     plan_table: Callable[[Mapping[str, Any]], Table | None] = lambda planned: None
     """A plan; None where nothing can be tabled, so that its text says all."""
-    calibration_table: Callable[[Mapping[str, Any]], Table] = lambda results: calibration_table(
-        results, "", (), ()
-    )
+    calibration_table: Callable[[Mapping[str, Any]], Table] = calibration_table
     """Simulated audits, where the kind has them."""
 
     verdict: Callable[[Conclusions], RunVerdict] = verdict_of

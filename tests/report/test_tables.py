@@ -8,13 +8,12 @@ from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from llmfair import terminal
-from llmfair.audits.kind import kinds
 from llmfair.metrics.names import parse_measure
 from llmfair.nouns import Key
 from llmfair.report.groups import AuditedRun, groups_of
@@ -171,7 +170,7 @@ IN_EVAL, IN_PLACES = (audited("a", name, name, f"{EVAL}/{name}") for name in ("g
 def test_a_table_is_of_one_collection_and_of_the_same_lists(
     runs: list[AuditedRun], tables: list[tuple[str, str, str]]
 ) -> None:
-    groups = groups_of(runs, {kind.name: cast(Any, kind) for kind in kinds()})
+    groups = groups_of(runs)
     assert [(group.dataset, group.lists, " ".join(group.rows)) for group in groups] == tables
 
 
