@@ -277,14 +277,11 @@ class Line(ABC):
         from rich.table import Table as Grid
         from rich.text import Text
 
-        width, name = options.max_width, visible(self.name)
-        if len(name) > width // 3:
-            name = name[: width // 3 - 1] + "…"
+        width, name = options.max_width, Text(visible(self.name), no_wrap=True)
+        name.truncate(width // 3, overflow="ellipsis")
         bar = ProgressBar(max(self.total, 1), min(self.done_now(), self.total), width=width // 8)
         grid = Grid.grid(padding=(0, len(GAP), 0, 0))
-        grid.add_row(
-            Text(name, no_wrap=True), bar, Text(visible(self.line()), no_wrap=True, overflow="ellipsis")
-        )
+        grid.add_row(name, bar, Text(visible(self.line()), no_wrap=True, overflow="ellipsis"))
         yield grid
 
 
