@@ -551,13 +551,13 @@ def _keep_pages(
         collection.folder, wanted, lines, origin.place, text_of, options.text_words, index,
         options.index == "full", filling, bool(options.titles),
     )  # fmt: skip
+    indexed = counts.pop("indexed")
     if index:
-        counts["index"] = {**(options.indexed or {}), "source": source, "documents": counts.pop("indexed")}
-    if options.index:
+        counts["index"] = {**(options.indexed or {}), "source": source, "documents": indexed}
         analyzer = options.analyzer if options.engine == "tantivy" else None
         others = [collection.folder / index_name(scope) for scope in INDEX_BYTES if scope != options.index]
         # or what is left of one that was begun
-        beside = (collection.folder / index_name(options.index)).glob("*/")
+        beside = index.glob("*/")
         for other in (*others, *(of for of in beside if of.name.partition(".")[0] != analyzer)):
             shutil.rmtree(other, ignore_errors=True)
     return {**counts, "text_words": options.text_words}

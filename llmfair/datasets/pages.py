@@ -373,7 +373,7 @@ def keep_pages(
     def documents(pages: PageWriter, every: PageWriter | None) -> Iterator[Document]:
         """Adds the wanted pages to `pages`, and all to `every`; those that are added, with whole texts."""
         for page_id, number, line in keyed:
-            writers = [*([every] if every else ()), *([pages] if page_id in relevant else ())]
+            writers = [writer for writer in (every, page_id in relevant and pages) if writer]
             if not writers:
                 continue
             if titles:
@@ -407,7 +407,7 @@ def keep_pages(
     return {
         "pages": len(wanted),
         "pages_without_title": len(wanted) - counts["titled"],
-        **({"indexed": counts["indexed"]} if index else {}),
+        "indexed": counts["indexed"],
     }
 
 
