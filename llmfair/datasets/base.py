@@ -266,24 +266,20 @@ def by_side(
 
     Of an attribute without sides: in each group, unknown, and in several (mixed).
     """
-    if not attribute.protected:
-        groups, others = Counter[str](), {"unknown": 0, "mixed": 0}
-        for document, count in zip(documents, counts, strict=False):
-            if len(of := attribute.groups_of(document)) == 1:
-                groups[of[0]] += count
-            else:
-                others["mixed" if of else "unknown"] += count
-        return dict(sorted(groups.items())) | others
-    total = dict.fromkeys((*(side.value for side in Side), "unknown", "mixed", "other"), 0)
-    if_mixed = replace(attribute, mixed="protected")
+    if_mixed, total = replace(attribute, mixed="protected"), Counter[str]()
     for document, count in zip(documents, counts, strict=False):
-        if side := attribute.side(document):
-            total[side.value] += count
-        elif not document.groups.get(attribute.name):
-            total["unknown"] += count
+        if not (groups := attribute.groups_of(document)):
+            kind = "unknown"
+        elif not attribute.protected:
+            kind = groups[0] if len(groups) == 1 else "mixed"
         else:
-            total["mixed" if if_mixed.side(document) else "other"] += count
-    return total
+            kind = attribute.side(document) or ("mixed" if if_mixed.side(document) else "other")
+        total[kind] += count
+    others = ["unknown", "mixed"]
+    kinds = (
+        [*map(str, Side), *others, "other"] if attribute.protected else sorted(total.keys() - others) + others
+    )
+    return {kind: total[kind] for kind in kinds}
 
 
 # A dataset as a collection that is searched: every document can be found, for every topic that there is

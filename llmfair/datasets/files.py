@@ -149,8 +149,11 @@ class OwnData:
         ids = sorted({*chain.from_iterable(relevant.values())}, key=_by_number)
         place = {doc_id: index for index, doc_id in enumerate(ids)}
         on = {side: np.array([sides[doc_id] is side for doc_id in ids], dtype=bool) for side in Side}
-        places = {of: sorted(map(place.__getitem__, doc_ids)) for of, doc_ids in relevant.items()}
-        return Pools(ids, on, {of: np.array(its, dtype=np.intp) for of, its in places.items()})
+        places = {
+            query_id: np.array(sorted(map(place.__getitem__, doc_ids)), dtype=np.intp)
+            for query_id, doc_ids in relevant.items()
+        }
+        return Pools(ids, on, places)
 
     def relevant_groups(self, query_id: str) -> Sequence[tuple[Groups, int]]:
         """The groups of a query's relevant documents, each combination with how many have it."""

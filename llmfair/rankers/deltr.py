@@ -340,12 +340,12 @@ DECAYS, LEAST = (0.9, 0.999), 1e-8
 def dlf_like(options: RankerOptions) -> CrossFitted:
     """Cross-fitted on the judged lists. Raises MissingExtra, UsageError, and BackendError for no checkpoint."""
     parameters = read_parameters("dlf-like", options.checkpoint, DLF_DECLARED)
-    encoder = named_encoder(parameters["encoder"], options)
+    *settings, named = parameters.values()
+    encoder = named_encoder(named, options)
     first_stage, vectors = bm25(replace(options, checkpoint="")), vectors_of(encoder)
-    settings = {name: parameters[name] for name in ("alpha", "pool", "epochs", "rate")}
     ranker = CrossFitted(
         f"dlf-like {spelled(parameters)} {encoder.identity} over {first_stage.identity}",
-        lambda lists: dlf_model(lists, vectors, cells(options.groups), first_stage, **settings),
+        lambda lists: dlf_model(lists, vectors, cells(options.groups), first_stage, *settings),
         options.lists(),
         pool=parameters["pool"],
     )

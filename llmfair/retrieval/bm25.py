@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import islice
@@ -193,11 +192,11 @@ def build(path: Path, documents: Iterable[Document], plan: Mapping[str, Any], an
     """Makes the index beside its place, on what a killed build of the same plan committed, and moves it there whole."""
     unfinished, damaged = (path.with_name(path.name + end) for end in (".tmp", ".old"))
     shutil.rmtree(damaged, ignore_errors=True)
-    index = None
-    if _manifest(unfinished) == plan:
-        with suppress(ValueError):
-            index = new_index(str(unfinished), analyzer)
-    if index is None:
+    try:
+        if _manifest(unfinished) != plan:
+            raise ValueError("it was begun of something else")
+        index = new_index(str(unfinished), analyzer)
+    except ValueError:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
         write_whole(unfinished / MANIFEST, [json.dumps(plan)])
