@@ -276,10 +276,9 @@ def by_side(
             kind = attribute.side(document) or ("mixed" if if_mixed.side(document) else "other")
         total[kind] += count
     others = ["unknown", "mixed"]
-    kinds = (
-        [*map(str, Side), *others, "other"] if attribute.protected else sorted(total.keys() - others) + others
-    )
-    return {kind: total[kind] for kind in kinds}
+    if attribute.protected:
+        return {kind: total[kind] for kind in (*map(str, Side), *others, "other")}
+    return {kind: total[kind] for kind in (*sorted(total.keys() - others), *others)}
 
 
 # A dataset as a collection that is searched: every document can be found, for every topic that there is

@@ -32,7 +32,7 @@ COLUMNS = ("query_id", "query", "doc_id", "title", "text", "relevance")
 """What is read of a row, beside a column for each attribute."""
 INSTEAD = {"query_id": "query", "query": "query_id", "title": "text", "text": "title"}
 """The column that does where another is not there."""
-TRUTH = {"true": 1.0, "false": 0.0}
+TRUTH = {"true": "1", "false": "0"}
 SEVERAL = "|"
 """Between the groups of an item that is in several."""
 HINT = (
@@ -96,9 +96,8 @@ class Columns:
 
     def grade(self, line: int, text: str) -> int:
         """The relevance that a cell says. Raises UsageError."""
-        truth = TRUTH.get(text.lower())
         with suppress(ValueError):
-            value = number(text) if truth is None else truth
+            value = number(TRUTH.get(text.lower(), text))
             if value == int(value) and abs(value) < 1e15:
                 return int(value)
         raise self.fail("relevance", f"'{text}' is not an integer", line)

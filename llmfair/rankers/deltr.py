@@ -124,8 +124,8 @@ class Features:
     """Whether a document is protected, BM25 of the query with title and text, ln(1 + words), metadata, and a cosine.
 
     What no document has is left out: `names` are those of the columns. Where only some have a number, the others get
-    the mean. Words are counted in `documents`; the indexes are kept in `folder`. `identity`:
-    the columns in words, with the indexes and numbers that they are read from.
+    the mean. Words are counted in `documents`; the indexes are kept in `folder`. `identity`: the columns in words, with
+    the indexes and numbers that they are read from.
     """
 
     def __init__(
@@ -216,8 +216,7 @@ class TrainingRows:
     """Rows of judged queries, those of a query together: `features` (rows, columns) and `judgements` (rows,).
 
     `members` (2, rows) of the unprotected and of the protected: 1 or 0; `factors`, by gradient: 1 / (|G| ln 2) of the
-    rows of the unprotected, less the same of the protected, in `compat` times |G|; `of_both`: whether a query has
-    both.
+    rows of the unprotected, less the same of the protected, in `compat` times |G|; `of_both`: which queries have both.
     """
 
     def __init__(self, query_ids: ArrayLike, features: ArrayLike, judgements: ArrayLike) -> None:

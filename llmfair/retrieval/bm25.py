@@ -75,9 +75,8 @@ class TantivyEngine:
 
         if not doc_ids:
             return {}
-        wanted = Query.const_score_query(
-            Query.term_set_query(self._index.schema, "doc_id", list(doc_ids)), 0.0
-        )
+        among = Query.term_set_query(self._index.schema, "doc_id", list(doc_ids))
+        wanted = Query.const_score_query(among, 0.0)
         terms = [(Occur.Should, term) for term in self._terms(text)]
         hits = self._hits(Query.boolean_query([(Occur.Must, wanted), *terms]), len(doc_ids))
         scores = {self._doc_id(address): score for score, address in hits}

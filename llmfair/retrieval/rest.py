@@ -407,9 +407,8 @@ class RestEngine:
     def _words(self, text: str, weight: float = 1.0) -> list[dict[str, Any]]:
         """What each field is searched for."""
         words = text if self.analyzer is None else " ".join(self.analyzer.terms(text))
-        heavier = {} if weight == 1 else {"boost": weight}
         fields = self.fields if words.strip() else ()
-        return [{"match": {field: {"query": words, **heavier}}} for field in fields]
+        return [{"match": {field: {"query": words, "boost": weight}}} for field in fields]
 
     def _hits(self, query: Mapping[str, Any], size: int) -> list[tuple[float, str]]:
         def check(answer: SearchReply) -> None:
