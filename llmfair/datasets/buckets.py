@@ -50,19 +50,17 @@ def draw_plan(
     """The plan that flags ask for. Raises UsageError for numbers that cannot be halved."""
     text = buckets or "equal"
     if text not in ("equal", "natural"):
-        if not FOUR_COUNTS.fullmatch(text):
+        numbers = tuple(map(int, text.split(","))) if FOUR_COUNTS.fullmatch(text) else ()
+        if sum(numbers) < 2:
             raise UsageError(
-                f"--buckets {text} is neither equal, natural nor four counts.",
+                f"--buckets {text} is neither equal, natural nor four counts of what is ranked.",
                 "for example 11,2,168,19: unprotected and protected relevant ones, unprotected and protected others",
             )
-        numbers = tuple(map(int, text.split(",")))
         if (size, relevant, fewest_relevant) != (None, None, None):
             raise UsageError(
                 "--candidates, --relevant and --min-relevant have no meaning beside counts in --buckets.",
                 "leave them out",
             )
-        if sum(numbers) < 2:
-            raise UsageError(f"--buckets {text} holds nothing to rank.", "for example 11,2,168,19")
         return DrawPlan(sum(numbers), numbers)
     size, divisor = 200 if size is None else size, 2 if relevant is not None else 4
     if size % divisor or size < divisor:
