@@ -161,11 +161,13 @@ def bare(shape: Shape, port: int) -> dict[str, float]:
     import aiohttp
 
     from llmfair.asking.journal import chat_sampling
-    from llmfair.backends.openai import encode_body
-    from llmfair.nouns import Sampling
+    from llmfair.backends.base import BackendOptions
+    from llmfair.backends.openai import OpenAI
+    from llmfair.nouns import Request, Sampling
 
     chats = next(programs(replace(shape, chains=1))).start().send(None)
-    bodies = [encode_body("loopback", chat.messages, chat_sampling(chat, Sampling())) for chat in chats]
+    backend = OpenAI("loopback", BackendOptions(base_url=f"http://127.0.0.1:{port}/v1"))
+    bodies = [backend.body(Request(chat, chat_sampling(chat, Sampling()), "key", "probe")) for chat in chats]
 
     async def run() -> None:
         url, places = f"http://127.0.0.1:{port}/v1/chat/completions", asyncio.Semaphore(shape.workers)

@@ -22,46 +22,16 @@ from llmfair.control_tokens import answer_of
 from llmfair.errors import UsageError, warn
 from llmfair.io.files import decode, encode
 from llmfair.io.net import KEY_VARIABLE, OPENAI_HOST
-from llmfair.nouns import Completion, Expects, Finish, Labels, Message, Request, Sampling, Text
+from llmfair.nouns import Completion, Expects, Finish, Labels, Request
 from llmfair.registry import register
 
 OPENAI_URL = f"https://{OPENAI_HOST}/v1"
 
-FREE = Text()
 ALTERNATIVES = 20  # the most that chat completions send
 _LENGTH = {"length", "max_tokens", "max_output_tokens", "model_length"}
 _VERSION = re.compile(r"([-@:](preview|exp|v?\d{1,8}(\.\d+)*|v\d\S*))*")
 _SPACES = str.maketrans("▁ĠĊĉč", "  \n\t\r")
 """White space as vocabularies spell it: SentencePiece, and BPE of bytes."""
-
-
-def encode_body(
-    model: str,
-    messages: Sequence[Message],
-    sampling: Sampling,
-    limit_name: str = "max_tokens",
-    expects: Expects = FREE,
-) -> bytes:
-    """The body of a chat completion request, as JSON in UTF-8; `limit_name` names the token limit."""
-    body = {
-        "model": model,
-        "temperature": sampling.temperature,
-        limit_name: sampling.max_tokens,
-        "seed": sampling.seed,
-    }
-    if sampling.top_p is not None:
-        body["top_p"] = sampling.top_p
-    if sampling.stop:
-        body["stop"] = sampling.stop
-    if sampling.margins:
-        body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
-    if sampling.constrain:
-        body["structured_outputs"] = structured(expects)
-    if LIMITS & sampling.extra.keys():  # under whichever name
-        del body[limit_name]
-    body = without_nulls({**body, **sampling.extra})
-    body["messages"] = [{"role": role, "content": content} for role, content in messages]
-    return encode(body)
 
 
 def structured(expects: Expects) -> dict[str, Any]:
@@ -101,38 +71,6 @@ def label_logprobs(choice: Mapping[str, Any], labels: Sequence[str]) -> Mapping[
 
 def _label(token: object) -> str:
     return token.translate(_SPACES).strip() if isinstance(token, str) else ""
-
-
-def read_completion(
-    document: Mapping[str, Any], expects: Expects, seconds: float = 0.0, margins: bool = False
-) -> Completion:
-    """The first choice of a chat completion; what is beside it counts where it is what it should be.
-
-    Raises what is UNPARSEABLE without one, and for log-probabilities that are none where `margins` reads them.
-    """
-    choice = document["choices"][0]
-    reason = _text(choice.get("finish_reason"))
-    message = table(choice.get("message")) if BLOCKED.search(reason or "") else choice["message"]
-    labels = expects.labels if isinstance(expects, Labels) else ()
-    text = _content(message.get("content"))
-    refusal = _text(message.get("refusal")) or ""
-    usage = table(document.get("usage"))
-    logprobs = None
-    with nullcontext() if margins else suppress(*UNPARSEABLE):
-        logprobs = label_logprobs(choice, labels)
-    return Completion(
-        text=text or refusal,
-        finish=Finish.REFUSED if refusal else finish_of(reason, text, expects),
-        prompt_tokens=count(usage.get("prompt_tokens")),
-        completion_tokens=count(usage.get("completion_tokens")),
-        reasoning_tokens=count(table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
-        cached_tokens=count(table(usage.get("prompt_tokens_details")).get("cached_tokens")),
-        reasoning=_text(message.get("reasoning")) or _text(message.get("reasoning_content")),
-        logprobs=logprobs,
-        model=_text(document.get("model")),
-        fingerprint=_text(document.get("system_fingerprint")),
-        seconds=seconds,
-    )
 
 
 def _content(value: object) -> str:
@@ -199,10 +137,28 @@ class OpenAI(Server):
         self._broken_off = set[str]()
 
     def body(self, request: Request) -> bytes:
-        messages = request.chat.messages
+        messages, sampling = request.chat.messages, request.sampling
+        body: dict[str, Any] = {
+            "model": self.name,
+            "temperature": sampling.temperature,
+            self.limit_name: sampling.max_tokens,
+            "seed": sampling.seed,
+        }
+        if sampling.top_p is not None:
+            body["top_p"] = sampling.top_p
+        if sampling.stop:
+            body["stop"] = sampling.stop
+        if sampling.margins:
+            body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
+        if sampling.constrain:
+            body["structured_outputs"] = structured(request.chat.expects)
+        if LIMITS & sampling.extra.keys():  # under whichever name
+            del body[self.limit_name]
+        body = without_nulls({**body, **sampling.extra})
         if self.options.system == "fold":
             messages = fold_system(messages)
-        return encode_body(self.name, messages, request.sampling, self.limit_name, request.chat.expects)
+        body["messages"] = [{"role": role, "content": content} for role, content in messages]
+        return encode(body)
 
     def adapts(self, status: int, reply: bytes) -> bool:
         """Whether a server does not know the name of the limit on tokens; the next body has the other."""
@@ -214,18 +170,41 @@ class OpenAI(Server):
         return True
 
     def completion(self, reply: bytes, request: Request, seconds: float) -> Completion:
-        """The answer in a reply. Raises Transient when it breaks off, Rejected when it does so twice."""
-        document = decode(reply)
+        """The first choice in a reply; what is beside it counts where it is what it should be.
+
+        Raises Transient when the answer breaks off, Rejected when it does so twice, UsageError without
+        log-probabilities that are to be read, and what is UNPARSEABLE for those that are none.
+        """
+        document, expects, margins = decode(reply), request.chat.expects, request.sampling.margins
         choice = document["choices"][0]
         if choice.get("error"):
             raise ValueError("an error in its stead")
-        if str(choice.get("finish_reason")) not in BROKEN_OFF:
-            margins = request.sampling.margins
-            completion = read_completion(document, request.chat.expects, seconds, margins)
-            if margins and completion.logprobs is None and completion.text:
-                raise UsageError(
-                    f"{self.server} sends no log-probabilities, which --answers margin reads.",
-                    "compare the answers' text with --answers text",
-                )
-            return completion
-        raise broken_off(request.key, self._broken_off, self.server, "see the server's log")
+        reason = _text(choice.get("finish_reason"))
+        if reason in BROKEN_OFF:
+            raise broken_off(request.key, self._broken_off, self.server, "see the server's log")
+        message = table(choice.get("message")) if BLOCKED.search(reason or "") else choice["message"]
+        labels = expects.labels if isinstance(expects, Labels) else ()
+        text = _content(message.get("content"))
+        refusal = _text(message.get("refusal")) or ""
+        usage = table(document.get("usage"))
+        logprobs = None
+        with nullcontext() if margins else suppress(*UNPARSEABLE):
+            logprobs = label_logprobs(choice, labels)
+        if margins and logprobs is None and (text or refusal):
+            raise UsageError(
+                f"{self.server} sends no log-probabilities, which --answers margin reads.",
+                "compare the answers' text with --answers text",
+            )
+        return Completion(
+            text=text or refusal,
+            finish=Finish.REFUSED if refusal else finish_of(reason, text, expects),
+            prompt_tokens=count(usage.get("prompt_tokens")),
+            completion_tokens=count(usage.get("completion_tokens")),
+            reasoning_tokens=count(table(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+            cached_tokens=count(table(usage.get("prompt_tokens_details")).get("cached_tokens")),
+            reasoning=_text(message.get("reasoning")) or _text(message.get("reasoning_content")),
+            logprobs=logprobs,
+            model=_text(document.get("model")),
+            fingerprint=_text(document.get("system_fingerprint")),
+            seconds=seconds,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import socket
@@ -17,10 +18,21 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 
 from llmfair.backends.base import BackendOptions, Transient
-from llmfair.backends.openai import OpenAI, encode_body, finish_of, is_alias, read_completion
+from llmfair.backends.openai import OpenAI, finish_of, is_alias
 from llmfair.errors import BackendError, MissingKey, Rejected, UsageError, warn
 from llmfair.io.net import proxy_for, server_of
-from llmfair.nouns import Chat, Completion, Finish, Labels, Message, Permutation, Request, Sampling, Text
+from llmfair.nouns import (
+    Chat,
+    Completion,
+    Expects,
+    Finish,
+    Labels,
+    Message,
+    Permutation,
+    Request,
+    Sampling,
+    Text,
+)
 from llmfair.registry import lookup
 from tests.backends.asking import answers_of
 from tests.servers import Reply, Server
@@ -227,6 +239,11 @@ def test_a_reply_without_end_is_not_read_to_it() -> None:
     assert "sends more than 1 MB in one reply" in outcome.message and "--max-reply" in outcome.hint
 
 
+def read_completion(document: Any, expects: Expects) -> Completion:
+    request = Request(Chat(MESSAGES, expects), Sampling(max_tokens=24), "key", "q1/neutral")
+    return OpenAI("m", BackendOptions()).completion(json.dumps(document).encode(), request, 0.0)
+
+
 ODD: list[tuple[str, Any]] = [
     ("usage", [1]),
     ("usage", {"prompt_tokens": "3", "completion_tokens": True}),
@@ -342,7 +359,8 @@ per_request = {"content-length", "accept-encoding", "connection", "user-agent"}
 
 
 def test_the_body_is_compact_utf_8_with_the_messages_last() -> None:
-    body = encode_body("m", MESSAGES[1:2], Sampling(max_tokens=24), "max_completion_tokens")
+    backend = OpenAI("m", BackendOptions(base_url="https://api.openai.com/v1"))
+    body = backend.body(Request(Chat(MESSAGES[1:2], Permutation(1)), Sampling(max_tokens=24), "key", "q1"))
     assert body.decode() == (
         '{"model":"m","temperature":0.0,"max_completion_tokens":24,"seed":0,'
         '"messages":[{"role":"user","content":"Search Query: Ada Lovelace – „Ω“"}]}'

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from llmfair.asking.journal import chat_sampling, read_rows
-from llmfair.backends.openai import encode_body
-from llmfair.nouns import Chat, Expects, Labels, Message, Sampling, Text
+from llmfair.backends.base import BackendOptions
+from llmfair.backends.openai import OpenAI
+from llmfair.nouns import Chat, Expects, Labels, Message, Request, Sampling, Text
 from llmfair.rankers.questions import Question
 from tests.batch_server import BatchServer
 from tests.cli.command import llmfair, ran, words_of
@@ -143,7 +144,8 @@ def _body_of(row: dict[str, Any], question: Question) -> bytes:
     chat = Chat(messages, expects, row["draw"])
     margins = question.margins != "none"
     sampling = Sampling(margins=margins, max_tokens=1 if question.margins == "needed" else 0)
-    return encode_body("any", messages, chat_sampling(chat, sampling))
+    backend = OpenAI("any", BackendOptions(base_url="http://127.0.0.1:1/v1"))
+    return backend.body(Request(chat, chat_sampling(chat, sampling), "key", "probe"))
 
 
 def asked(log: Path) -> list[str]:
