@@ -162,17 +162,22 @@ MOST_ITEMS = 64
 """The bits of an llguidance parameter: one for each item already named."""
 
 
-def permutation_grammar(n: int, best: int | None = None) -> str:
-    """An llguidance grammar of exactly the orders `[2] > [1] > …` of `best` of 1..n (None: all), each item once.
+def grammar_of(expects: Expects) -> str:
+    """A Lark grammar, as llguidance reads it, of all answers of this shape: one of the labels, or an order.
 
-    A parameter of the rules holds a bit for each item already named. Raises UsageError for n outside 2..64.
+    Orders are `[2] > [1] > …` of `best` of 1..n (None: all), each item once: a parameter of the rules holds a bit for
+    each item already named. Raises UsageError for free text, and for n outside 2..64.
     """
+    if isinstance(expects, Labels):
+        return f"start: {' | '.join(json.dumps(label) for label in expects.labels)}\n"
+    if not isinstance(expects, Permutation):
+        raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
+    n, best = expects.n, expects.best or expects.n
     if not 2 <= n <= MOST_ITEMS:
         raise UsageError(
             f"--constrain takes windows of 2 to {MOST_ITEMS} items, not {n}.",
             f"choose --window {MOST_ITEMS} or less",
         )
-    best = best or n
     complete = f"is_ones([0:{n}])" if best == n else f"bit_count_eq([0:{n}], {best})"
     more = "bit_clear({0})" if best == n else f"and(bit_clear({{0}}), bit_count_lt([0:{n}], {best}))"
     first = " | ".join(f'"[{item + 1}]" rest::set_bit({item})' for item in range(n))
@@ -183,17 +188,6 @@ def permutation_grammar(n: int, best: int | None = None) -> str:
 
 # What stands between a local model's logits and the token it says: a grammar, and a seeded draw. Both work row by
 # row, so that an answer does not depend on the other answers of its batch.
-
-
-def grammar_of(expects: Expects) -> str:
-    """A Lark grammar, as llguidance reads it, of all answers of this shape. Raises UsageError for free text."""
-    match expects:
-        case Permutation(n, best):
-            return permutation_grammar(n, best)
-        case Labels(labels):
-            return f"start: {' | '.join(json.dumps(label) for label in labels)}\n"
-        case _:
-            raise UsageError("--constrain needs an answer of a known shape.", "leave it out")
 
 
 def constraint(matchers: Sequence[Any], start: int) -> Callable[..., torch.Tensor]:

@@ -188,11 +188,6 @@ def t_interval(centre: float, variance: Variance, level: float, logarithmic: boo
     return Estimate(scale(centre), scale(centre - half), scale(centre + half), queries, None, error)
 
 
-def t_test(figure: Figure, counted: PairContributions) -> float | None:
-    """The two-sided p of f = 0 that goes with the interval."""
-    return t_p(float(figure(counted.cells)), counted.variance(figure))
-
-
 def t_p(centre: float, variance: Variance) -> float | None:
     """The two-sided p of 0; None for fewer than six queries or a single item on a side."""
     if variance.clusters[0] < FEWEST_TESTED or variance.degrees < 1:
@@ -211,7 +206,7 @@ def pair_p(figure: Figure, counted: PairContributions, rng: np.random.Generator)
     together, it is the t test of f = 0 instead.
     """
     if counted.items_recur:
-        return t_test(figure, counted)
+        return t_p(float(figure(counted.cells)), counted.variance(figure))
     each, queries = counted.each, counted.clusters[0]
     present = np.unique(queries)
     if len(present) < FEWEST_TESTED:

@@ -176,20 +176,18 @@ Rank = Callable[[Tastes], Tastes]
 
 
 def by_windows(windows: Plan, passes: int) -> Rank:
-    """Windows that are known beforehand."""
-    return lambda tastes: rank_by_taste(tastes, windows(tastes.shape[1]), passes)
+    """Windows that are known beforehand, of a noiseless ranker that keeps the order but for tastes.
 
-
-def rank_by_taste(tastes: Tastes, windows: Windows, passes: int) -> Tastes:
-    """The final lists of a noiseless ranker that puts low tastes first and keeps the order otherwise.
-
-    `tastes`, shape (draws, n), is each list's taste by rank; documents of one taste are interchangeable, so
-    sorting the tastes inside a window is all that ranking is.
+    Documents of one taste are interchangeable, so sorting the tastes inside a window is all that ranking is.
     """
-    lists = tastes.copy()
-    for start, end in [*windows] * passes:
-        lists[:, start:end].sort(axis=1)
-    return lists
+
+    def rank(tastes: Tastes) -> Tastes:
+        lists = tastes.copy()
+        for start, end in [*windows(tastes.shape[1])] * passes:
+            lists[:, start:end].sort(axis=1)
+        return lists
+
+    return rank
 
 
 Shape = tuple[int, int, int]

@@ -26,7 +26,7 @@ from llmfair.report.verdict import compared_verdicts
 from llmfair.rundir import RunDir
 from llmfair.stats.intervals import Estimate, geometric_mean
 from llmfair.stats.paired import away_from_parity, change_by_query, change_of_pairs
-from llmfair.stats.pairs import PairContributions, estimate, t_test
+from llmfair.stats.pairs import PairContributions, estimate, t_p
 from tests.cli.command import kept, llmfair, ran, refuses, table
 from tests.folders import balanced, write_folder
 
@@ -151,7 +151,9 @@ def test_against_a_run_without_spread_it_is_the_other_s_own_interval(cells: list
     assert change.estimate.low == pytest.approx(own.low)
     assert change.estimate.high == pytest.approx(own.high)
     if own.error > 1e-9:
-        assert change.p == pytest.approx(t_test(ADJUSTED_ODDS, other))
+        assert change.p == pytest.approx(
+            t_p(float(ADJUSTED_ODDS(other.cells)), other.variance(ADJUSTED_ODDS))
+        )
 
 
 def test_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llmfair.backends.base import fold_system
-from llmfair.backends.local import ChatTemplate, InProcess, label_answers, permutation_grammar
+from llmfair.backends.local import ChatTemplate, InProcess, grammar_of, label_answers
 from llmfair.errors import Rejected, UsageError
 from llmfair.nouns import Completion, Finish, Labels, Message, Permutation, Text
 from tests.models import DROPPING_TEMPLATE, LLAMA_TEMPLATE, Family, chat_tokenizer, needs_local
@@ -130,11 +130,11 @@ async def test_closing_leaves_what_is_under_way_and_takes_no_more() -> None:
 @pytest.mark.parametrize("n", [1, 65])
 def test_windows_that_no_grammar_holds(n: int) -> None:
     with pytest.raises(UsageError, match="2 to 64 items"):
-        permutation_grammar(n)
+        grammar_of(Permutation(n))
 
 
 def test_the_best_few_and_no_others() -> None:
-    assert permutation_grammar(3, 2).splitlines()[2] == (
+    assert grammar_of(Permutation(3, 2)).splitlines()[2] == (
         'rest::_ : "" %if bit_count_eq([0:3], 2)'
         ' | " > [1]" rest::set_bit(0) %if and(bit_clear(0), bit_count_lt([0:3], 2))'
         ' | " > [2]" rest::set_bit(1) %if and(bit_clear(1), bit_count_lt([0:3], 2))'

@@ -21,11 +21,17 @@ from llmfair.stats.pairs import (
     estimate,
     intraclass,
     pair_p,
-    t_test,
+    t_p,
 )
 from tests.shared import vectors
 
 PP, UU, FF, SS = range(4)
+
+
+def p_of(formula: Figure, pairs: PairContributions) -> float | None:
+    return t_p(float(formula(pairs.cells)), pairs.variance(formula))
+
+
 FORMULAS = {
     "consistent": WIN_RATIO,
     "balanced": BALANCED_RATIO,
@@ -122,7 +128,7 @@ def test_intervals_by_query(name: str) -> None:
                 assert (found.value, found.low, found.high) == pytest.approx(
                     (figures["ratio"], figures["lo"], figures["hi"]), rel=1e-9
                 )
-                assert t_test(formula, by_query(pairs)) == pytest.approx(figures["p"], rel=1e-9)
+                assert p_of(formula, by_query(pairs)) == pytest.approx(figures["p"], rel=1e-9)
             else:
                 limits = figures["est"], figures["lo"], figures["hi"]
                 assert logged(found) == pytest.approx(limits, rel=1e-9)
@@ -166,7 +172,7 @@ def test_three_way_intervals(name: str) -> None:
         (expected["odds"], expected["odds_lo"], expected["odds_hi"]), rel=1e-12
     )
     assert pairs.items_recur
-    assert pair_p(ADJUSTED_ODDS, pairs, np.random.default_rng(0)) == t_test(ADJUSTED_ODDS, pairs)
+    assert pair_p(ADJUSTED_ODDS, pairs, np.random.default_rng(0)) == p_of(ADJUSTED_ODDS, pairs)
 
 
 def simulated(expected: dict[str, float], pairs: int, rng: np.random.Generator) -> np.ndarray:
@@ -232,7 +238,7 @@ def test_an_interval_whose_limits_are_no_numbers_is_none() -> None:
     assert (wide.low, wide.high, wide.reason) == (None, None, "interval_too_wide")
     usual = estimate(ADJUSTED_ODDS, two)
     assert wide.value == usual.value and usual.low and usual.high
-    assert 0 < t_test(ADJUSTED_ODDS, two) < 1  # type: ignore[operator]
+    assert 0 < p_of(ADJUSTED_ODDS, two) < 1  # type: ignore[operator]
     other = replace(two, counts=two.counts[:, [1, 0, 3, 2]])
     change = change_of_pairs(ADJUSTED_ODDS, two, other, level=0.99999)
     assert (change.estimate.low, change.estimate.reason) == (None, "interval_too_wide")

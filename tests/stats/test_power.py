@@ -137,7 +137,7 @@ def test_extreme_weights_sort_as_a_taste_does_and_others_are_refused() -> None:
     rng = np.random.default_rng(9)
     initial, windows = power.random_lists([6, 3, 7], 200, rng=rng), [(8, 99), (4, 12), (0, 8)]
     final = power.rank_injected(initial, [50, 0, -50], windows, 2, rng=rng)
-    assert (final == power.rank_by_taste(initial.astype(np.int8), windows, 2)).all()
+    assert (final == power.by_windows(lambda n: windows, 2)(initial.astype(np.int8))).all()
     for bad in ([61, 0, -60], [np.inf, 0, 0], [np.nan, 0, 0]):
         with pytest.raises(ValueError, match="apart"):
             power.rank_injected(initial, bad, windows, 1, rng=rng)
@@ -207,11 +207,11 @@ def test_final_orders_of_the_reference() -> None:
     assert cases
     for case in cases:
         n, kind = case["N"], "covering" if case["clamp_last_window"] else "rankgpt"
-        plan = windows(case["window"], case["step"], kind)(n)
-        assert len(plan) == case["calls"]
+        plan = windows(case["window"], case["step"], kind)
+        assert len(plan(n)) == case["calls"]
         initial = np.full((1, n), 2, np.int8)
         initial[0, np.array(case["initial_protected_positions"]) - 1] = 0
-        final = power.rank_by_taste(initial, plan, 1)[0]
+        final = power.by_windows(plan, 1)(initial)[0]
         assert (np.flatnonzero(final == 0) + 1).tolist() == case["final_protected_positions"]
         for tastes, ratio in ((initial[0], case["initial_ratio"]), (final, case["final_ratio"])):
             letters = "".join("p-u"[taste] for taste in tastes)
@@ -293,7 +293,7 @@ def test_precision_keeps_its_denominator_on_short_lists_and_weighs_lists_equally
 
 def test_windows_beyond_the_list_are_cut_and_the_input_is_left_alone() -> None:
     initial = np.array([[2, 0, 1]], np.int8)
-    assert power.rank_by_taste(initial, [(1, 9), (5, 8), (0, 2)], 1).tolist() == [[0, 2, 1]]
+    assert power.by_windows(lambda n: [(1, 9), (5, 8), (0, 2)], 1)(initial).tolist() == [[0, 2, 1]]
     assert initial.tolist() == [[2, 0, 1]]
 
 
