@@ -42,6 +42,8 @@ SCORERS = {"cross-encoder", "pyterrier", "python", "rerank"}
 """The backends that score lists: to know that takes no model, nor the extra that a model needs."""
 _INDEX = ("index", "corpus_id", "doc_id")
 _SCORE = ("relevance_score", "score")
+Scored = tuple[int, float | None]
+"""The place of a document, and its score if there is one."""
 
 
 def source_of(*things: Any) -> str:
@@ -117,9 +119,7 @@ def shown(request: Request, spec: str) -> tuple[str, list[str]]:
     return query, documents
 
 
-def answer(
-    scores: Iterable[tuple[int, float | None]], tokens: int | None = None, seconds: float = 0.0
-) -> Completion:
+def answer(scores: Iterable[Scored], tokens: int | None = None, seconds: float = 0.0) -> Completion:
     """Places and scores as an answer, as they came; a score that is no number is null."""
     pairs = [(place, None if score is None or not math.isfinite(score) else score) for place, score in scores]
     if not pairs:
@@ -127,7 +127,7 @@ def answer(
     return Completion(files.encode(pairs).decode(), Finish.STOP, tokens, seconds=seconds)
 
 
-def rows_of(rows: Iterable[Any]) -> Iterator[tuple[int, float | None]]:
+def rows_of(rows: Iterable[Any]) -> Iterator[Scored]:
     """Places and scores of rows as endpoints and packages name them. Raises ValueError, TypeError without a place."""
     for row in rows:
         place = _field(row, _INDEX)
@@ -147,7 +147,7 @@ def _field(row: Any, names: Sequence[str]) -> Any:
     return None
 
 
-def scores_of(result: Any, documents: Sequence[str], spec: str) -> list[tuple[int, float | None]]:
+def scores_of(result: Any, documents: Sequence[str], spec: str) -> list[Scored]:
     """What a ranker of the user's own makes of documents, in any of its FORMS. Raises UsageError for another."""
     result = getattr(result, "results", result)
     if hasattr(result, "tolist"):

@@ -14,6 +14,8 @@ from llmfair.io.files import integer, number, text_lines, wrong
 from llmfair.nouns import ANY_GROUP, Attribute, Qrels, Ranking
 
 T = TypeVar("T")
+ByQuery = dict[str, dict[str, tuple[int, int]]]
+"""By query and document: a relevance or a rank, and the line where it stands."""
 RESERVED_QUERY = "all"
 RESERVED = "'all' stands for all queries in results; choose another"
 ONE_LINE = "one line of a query and document, each with a rank of its own"
@@ -48,9 +50,9 @@ def cell(path: Path, line: int, field: str, read: Callable[[str], T], text: str)
         raise wrong(path, line, field, str(error), f"{field} in every line") from None
 
 
-def read_qrels(path: Path, hint: str = "") -> dict[str, dict[str, tuple[int, int]]]:
+def read_qrels(path: Path, hint: str = "") -> ByQuery:
     """Judgements as `{query_id: {doc_id: (relevance, line)}}`. Raises UsageError, of a pair judged in two ways too."""
-    judged = dict[str, dict[str, tuple[int, int]]]()
+    judged = ByQuery()
     for line, (query_id, _, doc_id, text) in columns(path, QRELS, hint=hint):
         relevance = cell(path, line, "relevance", integer, text)
         earlier, first = judged.setdefault(query_id, {}).setdefault(doc_id, (relevance, line))
@@ -60,9 +62,9 @@ def read_qrels(path: Path, hint: str = "") -> dict[str, dict[str, tuple[int, int
     return judged
 
 
-def read_ranks(path: Path) -> dict[str, dict[str, tuple[int, int]]]:
+def read_ranks(path: Path) -> ByQuery:
     """Candidate lists of a six-column run as `{query_id: {doc_id: (rank, line)}}`, ranks distinct in a query."""
-    ranked = dict[str, dict[str, tuple[int, int]]]()
+    ranked = ByQuery()
     places = dict[tuple[str, int], int]()
     for line, (query_id, _, doc_id, text, _, _) in columns(path, RUN):
         rank = cell(path, line, "rank", integer, text)

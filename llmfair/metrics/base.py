@@ -223,7 +223,8 @@ class OfGroup:
 
 
 Value = float | Ratio | Quotient | Product | Tally | QueryComparisons | OfGroup | Convention | Undefined
-Values = Value | Mapping[str, Value]
+ByGroup = Mapping[str, Value]
+Values = Value | ByGroup
 """What a measure gives of one query: a value, or one by group, none of a group that it has nothing to say of."""
 
 
@@ -554,7 +555,7 @@ class Definition:
     """
 
     name: str
-    values: Callable[..., Mapping[str, Value]]
+    values: Callable[..., ByGroup]
     reads: type[Observation] = Judged
     params: Mapping[str, Allowed] = field(default_factory=dict)
     implies: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
@@ -620,7 +621,7 @@ class Definition:
         if (make := self.of_lists) is None:
             return self
 
-        def of_judged(judged: Judged, cutoff: int, **params: Any) -> Mapping[str, Value]:
+        def of_judged(judged: Judged, cutoff: int, **params: Any) -> ByGroup:
             return self.values(make(judged, cutoff), None, **params)
 
         bounds = (-math.inf, math.inf)
@@ -632,7 +633,7 @@ def measure(name: str, **declared: Any) -> Callable[[Callable[..., Values]], Def
 
     def define(values: Callable[..., Values]) -> Definition:
         @wraps(values)
-        def by_group(*args: Any, **params: Any) -> Mapping[str, Value]:
+        def by_group(*args: Any, **params: Any) -> ByGroup:
             value = values(*args, **params)
             return value if isinstance(value, Mapping) else {"": value}
 
@@ -709,7 +710,7 @@ class Measure:
         bounding, *free = self.definition.reach or ("",)
         return bounding if self.cutoff is None and dict(self.params).keys() <= {*free} else ""
 
-    def values(self, observation: Observation) -> Mapping[str, Value]:
+    def values(self, observation: Observation) -> ByGroup:
         """The measure of one query, by group; no group where the query lacks what it needs."""
         return self.definition.values(observation, self.cutoff, **self.arguments)
 
@@ -728,7 +729,7 @@ class Column:
     measure: Measure
     condition: str
     group: str
-    values: Mapping[str, Value]
+    values: ByGroup
     contrast: str = ""
 
 
@@ -756,7 +757,7 @@ def measure_each(measures: Sequence[Measure], observed: Iterable[tuple[str, Obse
     ]
 
 
-def _values(measure: Measure, query: Observation) -> Mapping[str, Value]:
+def _values(measure: Measure, query: Observation) -> ByGroup:
     try:
         values = measure.values(query)
         for value in values.values():

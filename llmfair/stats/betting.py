@@ -8,11 +8,10 @@ Source: Waudby-Smith and Ramdas (2024), Estimating means of bounded random varia
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +23,7 @@ MOST_QUERIES = 100_000
 """More queries than this are as good as never."""
 
 
-def wealth(changes: Sequence[float] | Floats, worst_loss: float, mean: float) -> float:
+def wealth(changes: ArrayLike, worst_loss: float, mean: float) -> float:
     """What betting against a mean of at most this has made of 1: the mean of the products over ten shares.
 
     `changes`: one a query, none below −worst_loss. Raises ValueError for others.
@@ -40,7 +39,7 @@ def wealth(changes: Sequence[float] | Floats, worst_loss: float, mean: float) ->
     return float(WEIGHTS @ np.exp(np.minimum(logs, 700)))
 
 
-def lower_limit(changes: Sequence[float] | Floats, worst_loss: float, alpha: float = 0.05) -> float:
+def lower_limit(changes: ArrayLike, worst_loss: float, alpha: float = 0.05) -> float:
     """The largest mean that betting refutes at level alpha: the true one is above it with a chance of 1 − alpha.
 
     -worst_loss where no mean is refuted.
@@ -54,7 +53,7 @@ def lower_limit(changes: Sequence[float] | Floats, worst_loss: float, alpha: flo
     return low
 
 
-def p_value(changes: Sequence[float] | Floats, worst_loss: float, mean: float) -> float:
+def p_value(changes: ArrayLike, worst_loss: float, mean: float) -> float:
     """p of "the mean is at most this", at least 0 and at most 1."""
     return 1 / max(1.0, wealth(changes, worst_loss, mean))
 

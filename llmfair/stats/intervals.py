@@ -234,7 +234,7 @@ CERTAIN, LIKELY = 1.96, 0.84
 """Standard errors on either side of a 95 % interval, and those that make 80 % power of half."""
 
 
-def conclude(low: float | None, high: float | None, band: tuple[float, float]) -> Conclusion:
+def conclude(low: float | None, high: float | None, band: Bounds) -> Conclusion:
     """Where the interval [low, high] lies; without one nothing can be assessed. All on one scale."""
     if low is None or high is None:
         return Conclusion.NOT_ASSESSABLE
@@ -245,9 +245,7 @@ def conclude(low: float | None, high: float | None, band: tuple[float, float]) -
     return Conclusion.INCONCLUSIVE
 
 
-def queries_to_settle(
-    value: float, low: float, high: float, queries: int, band: tuple[float, float]
-) -> int | None:
+def queries_to_settle(value: float, low: float, high: float, queries: int, band: Bounds) -> int | None:
     """About how many queries leave the interval within the band, or outside it, with 80 % power.
 
     If the estimate stays where it is and queries vary as these do, so that the interval of logarithms shrinks with the

@@ -218,17 +218,21 @@ class Comparisons(Outcomes):
         )
 
 
+Make = Callable[[], Comparisons]
+"""Makes a query's own comparisons, whenever an error asks for them."""
+
+
 @dataclass(frozen=True, eq=False)
 class PairCounts(Outcomes):
     """Comparisons in no slots, of which each query and stratum has one row: long lists have more than can be held.
 
     `count`: how many they are; `ahead`: the share of them that the first group's item is ahead in. `make`: a query's
-    own comparisons, by its number, made anew whenever an error asks for them.
+    own comparisons, by its number.
     """
 
     count: Integers
     ahead: Floats
-    make: Mapping[int, Callable[[], Comparisons]]
+    make: Mapping[int, Make]
     signed = False
     arrays = ("query", "relevant", "count", "ahead")
 
@@ -258,13 +262,13 @@ class PairCounts(Outcomes):
     def _made(self, change: Callable[[Comparisons], Comparisons]) -> Self:
         """The same, with every query's own comparisons changed, too."""
 
-        def changed(make: Callable[[], Comparisons]) -> Comparisons:
+        def changed(make: Make) -> Comparisons:
             return change(make())
 
         return replace(self, make={number: partial(changed, make) for number, make in self.make.items()})
 
 
-def pair_counts(pairs: Comparisons, make: Callable[[], Comparisons]) -> PairCounts:
+def pair_counts(pairs: Comparisons, make: Make) -> PairCounts:
     """Of one query's comparisons, which `make` makes again."""
     kind: NDArray[Any] = pairs.relevant
     if pairs.groups is not None:
@@ -399,7 +403,7 @@ def together(
     numbers = {} if numbers is None else numbers
     shown: dict[tuple[int, Stratum], int] = {}
     columns: dict[str, list[NDArray[Any]]] = {}
-    make: dict[int, Callable[[], Comparisons]] = {}
+    make = dict[int, Make]()
     alternatives = 0
     for number, (outcomes, ids) in enumerate(queries):
         item = np.array([numbers.setdefault(name, len(numbers)) for name in ids], np.intp)
@@ -705,6 +709,10 @@ class Rows(NamedTuple):
     groups: Integers | None = None
 
 
+Parts = Callable[[], Iterable[Rows]]
+"""Makes all rows, in whole queries."""
+
+
 @dataclass(frozen=True, eq=False)
 class Fit:
     """The likeliest coefficients, β first, then slots' powers, then the sign.
@@ -715,7 +723,7 @@ class Fit:
     """
 
     coefficients: Floats
-    rows: Callable[[], Iterable[Rows]]
+    rows: Parts
     hessian: Floats
     queries: Integers
     changes: Floats
@@ -785,7 +793,7 @@ def fitted(outcomes: Compared, weights: Floats, stratum: Stratum | None = None) 
         if (maximum := _maximum(outcomes, design, weights)) is not None:
             coefficients, slopes = maximum
             if (changes := _jackknife(outcomes.of_rows(outcomes.query), slopes)) is not None:
-                rows: Callable[[], Iterable[Rows]]
+                rows: Parts
                 if isinstance(outcomes, PairCounts) or outcomes.groups is not None:
                     each = weights / outcomes.count if isinstance(outcomes, PairCounts) else weights
                     rows = partial(_rows_anew, outcomes, each, stratum, coefficients, powers, sign)
@@ -931,7 +939,7 @@ class _Moved(NamedTuple):
         return float(squares.sum() ** 2 / (squares**2).sum())
 
 
-def _moved(parts: Callable[[], Iterable[Rows]]) -> _Moved:
+def _moved(parts: Parts) -> _Moved:
     """Of queries and of items, on whichever side of a comparison they stand: V_q + V_items − V_both, where V_items is
     Σ (an item's sum)² − Σ (that of two items)² of dyads, and so is V_both of those of a query.
     """
@@ -980,7 +988,7 @@ def _squares(sums: Floats) -> Floats:
     return sums.T @ sums
 
 
-def spread(changes: Floats, parts: Callable[[], Iterable[Rows]], clusters_of_pair: float = 0.0) -> Spread:
+def spread(changes: Floats, parts: Parts, clusters_of_pair: float = 0.0) -> Spread:
     """The error of an estimate from what rows and queries move it by; `parts` gives the rows, in whole queries.
 
     Where no item is in two queries, the jackknife's. Else that of clusters of all ways, no less than of any of them nor
