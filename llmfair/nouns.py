@@ -215,6 +215,11 @@ class Candidates:
     def doc_ids(self) -> Names:
         return tuple(document.doc_id for document in self.documents)
 
+    @property
+    def grades(self) -> list[int]:
+        """The relevance of every document, in their order."""
+        return [self.relevance.get(document.doc_id, 0) for document in self.documents]
+
     def at(self, places: Sequence[int]) -> Candidates:
         """The documents at these places, in that order, each with its score."""
         scores = None if self.scores is None else tuple(self.scores[place] for place in places)

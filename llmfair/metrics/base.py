@@ -372,8 +372,7 @@ class Judged:
     @cached_property
     def grades(self) -> NDArray[np.int64]:
         """Relevance of every candidate, absent = 0; shape (n,)."""
-        relevance = self.candidates.relevance
-        return np.array([relevance.get(doc_id, 0) for doc_id in self.doc_ids], dtype=np.int64)
+        return np.array(self.candidates.grades, dtype=np.int64)
 
     @cached_property
     def on_side(self) -> Mapping[Side | None, Flags]:

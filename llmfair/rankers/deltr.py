@@ -107,7 +107,7 @@ class CrossFitted(ScoringRanker):
 
 
 def _relevant(candidates: Candidates) -> list[bool]:
-    return [candidates.relevance.get(doc_id, 0) >= 1 for doc_id in candidates.doc_ids]
+    return [grade >= 1 for grade in candidates.grades]
 
 
 TEXT_COLUMNS = {"title": "BM25(query, title)", "text": "BM25(query, text)"}

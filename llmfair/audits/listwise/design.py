@@ -404,7 +404,7 @@ class ListwiseDesign(Design[Ranked]):
             row = {
                 "query_id": query.query_id,
                 "doc_ids": list(candidates.doc_ids),
-                "relevance": [candidates.relevance.get(doc_id, 0) for doc_id in candidates.doc_ids],
+                "relevance": candidates.grades,
                 "side": [self.attribute.group(document) for document in candidates.documents],
                 "bucket": [bucket(candidates, self.sides, doc_id) for doc_id in candidates.doc_ids],
             }
@@ -512,9 +512,9 @@ def make_design(settings: ListwiseSettings, subject: Subject = NOBODY) -> Listwi
             odds_with(settings.label_error, judged_of(candidates, of), None)
     strata = {
         contrast: shared_strata(
-            (of.side(document), listed.relevance.get(document.doc_id, 0) > 0)
+            (of.side(document), grade > 0)
             for listed in candidates
-            for document in listed.documents
+            for document, grade in zip(listed.documents, listed.grades, strict=True)
         )
         for contrast, of in attribute.contrasts.items()
     }

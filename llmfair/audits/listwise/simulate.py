@@ -126,7 +126,7 @@ def items_of(candidates: Candidates, sides: Sides) -> Items:
     return Items(
         candidates.query.query_id,
         np.array([group[sides[doc_id]] for doc_id in candidates.doc_ids], np.intp),
-        np.array([candidates.relevance.get(doc_id, 0) for doc_id in candidates.doc_ids], np.intp),
+        np.array(candidates.grades, np.intp),
         candidates.doc_ids,
         bool(candidates.relevance),
     )

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, islice, pairwise
 from math import ceil, exp, hypot, log
-from statistics import harmonic_mean
+from statistics import fmean, harmonic_mean
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -32,7 +32,7 @@ from llmfair.audits.pairwise.measure import (
     share,
     with_weights,
 )
-from llmfair.audits.pairwise.results import PairFinding, PairwiseFacts, PairwiseResults
+from llmfair.audits.pairwise.results import PairFinding, PairGrades, PairwiseFacts, PairwiseResults
 from llmfair.audits.pairwise.settings import CalibratePairwiseSettings, PairwiseSettings, PlanPairwiseSettings
 from llmfair.audits.plan import BLOCK, Row, about, found_by_preference, rng_of, row_of, settings_of, simulated
 from llmfair.audits.runs.stopping import Stopping
@@ -197,7 +197,7 @@ class PairwiseDesign(Design[PairVerdict]):
             **super().identity(),
             "conditions": list(self.strata),
             "pairs": self.settings.max_pairs if self.settings.sequential else self.settings.pairs,
-            **({"grades": "match"} if self.settings.grades == "match" and self._graded else {}),
+            **({"grades": "match"} if self.settings.grades == "match" and self._grades else {}),
         }
 
     def facts(self) -> PairwiseFacts:
@@ -215,7 +215,7 @@ class PairwiseDesign(Design[PairVerdict]):
             **structs.asdict(general),
             **picked(settings, how),
             constrained=settings.constrain, max_pairs=settings.max_pairs if settings.sequential else None,
-            judged=judged, prompt_sha256=self.prompt.sha256,
+            judged=judged, prompt_sha256=self.prompt.sha256, grades=self._grades or None,
             odds_of_label_error=None if wrong is None else {
                 key: odds_with(wrong, judged_between(judged, key.contrast), None)[key.stratum]
                 for key in self.keys
@@ -231,14 +231,18 @@ class PairwiseDesign(Design[PairVerdict]):
         )  # fmt: skip
 
     @cached_property
-    def _graded(self) -> bool:
-        """Whether the items of any query that pairs of a stratum are made of have several grades."""
-        lists = [*map(self.dataset.candidates, self.queries)]
-        return any(
-            len(pair_grades(listed, self.attribute.contrasts[key.contrast], key.stratum)) > 1
-            for key in self.keys
-            for listed in lists
-        )
+    def _grades(self) -> dict[str, PairGrades]:
+        """Of those relevance strata and contrasts of which the items of some query have several grades."""
+        grades = dict[str, PairGrades]()
+        for key, by_query in self.pairs.items():
+            lists, of_it = map(self.dataset.candidates, self.queries), self.attribute.contrasts[key.contrast]
+            if all(len(pair_grades(listed, of_it, key.stratum)) < 2 for listed in lists):
+                continue
+            graded = [[probe.candidates.grades for probe in of if not probe.draw] for of in by_query.values()]
+            differences = [fmean(ours - theirs for ours, theirs in of) for of in graded if of]
+            mean = fmean(differences) if differences else None
+            grades[key] = PairGrades(self.settings.grades == "match", mean)
+        return grades
 
     # What it costs and can find, and what the answers come to
 

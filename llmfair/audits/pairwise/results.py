@@ -29,6 +29,14 @@ from llmfair.results import (
 from llmfair.rundir import csv_lines
 
 
+class PairGrades(JsonObject, frozen=True):
+    """Of a relevance stratum with several grades: whether pairs are of one, else how much higher the protected item
+    of a pair is graded, on average over queries."""
+
+    matched: bool
+    difference: float | None
+
+
 class PairwiseFacts(DesignFacts, frozen=True, kw_only=True):
     """What was asked; `pairs` of a query and stratum, at most `max_pairs` of a stratum where it stops when settled.
 
@@ -52,6 +60,7 @@ class PairwiseFacts(DesignFacts, frozen=True, kw_only=True):
     prompt_sha256: Sha256
     pairs_asked: Counts = {}
     without_pairs: Mapping[str, Sequence[str]] = {}
+    grades: Mapping[str, PairGrades] | None = None
 
     @property
     def prompted(self) -> bool:

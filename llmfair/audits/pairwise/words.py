@@ -211,6 +211,14 @@ def _notes(results: PairwiseResults, rows: Rows) -> Iterator[str]:
             text += f"; whatever they were, the protected group wins {low:.1f}–{high:.1f} % of answers"
         yield text
     yield from pairs_notes(design)
+    for name, grades in (design.grades or {}).items():
+        if name in strata and not grades.matched and grades.difference:
+            higher = "higher" if grades.difference > 0 else "lower"
+            ours = "the first group's" if design.contrasts else "protected"
+            yield (
+                f"{name}: {ours} items are graded {abs(grades.difference):.2f} {higher} on average than those "
+                "they are asked against, which the odds do not take out; --grades match does"
+            )
     yield from phrases.drawn_note(design.drawn)
 
 
