@@ -313,6 +313,5 @@ def write_junit(path: Path, suites: Iterable[Suite], fail_on: Sequence[str]) -> 
     document = UNSPEAKABLE.sub(
         "\N{REPLACEMENT CHARACTER}", ET.tostring(root, "unicode", xml_declaration=True)
     )
-    with writing(path, "choose another --junit"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path.parent, "choose another --junit"):
         write_whole(path, [document, "\n"])

@@ -116,11 +116,9 @@ def rerank(runs: Sequence[Path], spec: str, settings: RerankSettings) -> RerankR
         )  # fmt: skip
         new_runs.append(new_run)
     for path, text in texts.items():
-        with writing(path, "choose another --output"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with whole(path) as output_file:
-                content = text.encode("utf-8", "backslashreplace")
-                output_file.write(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+        with writing(path.parent, "choose another --output"), whole(path) as output_file:
+            content = text.encode("utf-8", "backslashreplace")
+            output_file.write(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     data: dict[str, Any] = {"-d": settings.dataset, "--columns": settings.columns}
     data |= {"--qrels": settings.qrels, "--groups": settings.groups}
     if settings.dataset is None:

@@ -399,7 +399,6 @@ def score(runs: Sequence[Path], settings: ScoreSettings) -> ScoreOutcome:
         folder = RunDir(settings.output)
         folder.refuse_run()
         with writing(folder.path, "choose another --output folder"):
-            folder.path.mkdir(parents=True, exist_ok=True)
             folder.drop_report()
             write_whole(folder.path / "metrics.csv", [csv_text(COLUMNS, typed.lines_of(results.rows))])
             write_whole(folder.path / "per_query.csv", [csv_text(COLUMNS, typed.lines_of(per_query))])

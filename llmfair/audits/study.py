@@ -41,7 +41,7 @@ def sweep(
     if settings.output is not None:  # before anything is spent
         RunDir(settings.output).refuse_run()
         with writing(settings.output, "choose another --output"):
-            settings.output.mkdir(parents=True, exist_ok=True)
+            pass
     subject, spending = _subject(settings), Spending()
     for place, (name, asked) in enumerate(study.audits(settings, subject).items()):
         error, results = None, None

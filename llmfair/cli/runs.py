@@ -135,8 +135,7 @@ def _summary(
         header, *lines = summary.lines
         rows = [dict(zip(header, line, strict=True)) for line in lines]
         return View({"status": "complete", "rows": rows}, as_markdown(summary).rstrip("\n"))
-    with writing(file, ELSEWHERE):
-        file.parent.mkdir(parents=True, exist_ok=True)
+    with writing(file.parent, ELSEWHERE):
         write_whole(file, [FORMS[file.suffix](summary)])
     return View({"status": "complete", "report": str(file), "missing": []}, str(file))
 

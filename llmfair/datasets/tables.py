@@ -200,8 +200,7 @@ def stored_frame(table: Any) -> str:
     lines = [f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in rows]
     digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]
     path = cache_folder() / "frames" / digest / "frame.jsonl"
-    with writing(path, "name another folder with LLMFAIR_CACHE_DIR"):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path.parent, "name another folder with LLMFAIR_CACHE_DIR"):
         write_whole(path, lines)
     return str(path)
 

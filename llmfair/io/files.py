@@ -228,13 +228,14 @@ def whole(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def writing(path: Path, hint: str) -> Iterator[None]:
-    """A file, or what is in a folder, is written meanwhile. Raises UsageError, naming it, where that cannot be."""
+def writing(folder: Path, hint: str) -> Iterator[None]:
+    """What is in a folder, which is made, is written meanwhile. Raises UsageError, naming it, where that cannot be."""
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        inside = error.filename is not None and Path(error.filename).is_relative_to(path)
-        name = error.filename if inside else path
+        inside = error.filename is not None and Path(error.filename).is_relative_to(folder)
+        name = error.filename if inside else folder
         raise UsageError(f"cannot write {name}: {error.strerror}.", hint) from None
 
 
