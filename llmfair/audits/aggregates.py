@@ -18,7 +18,7 @@ from llmfair.metrics import base
 from llmfair.metrics.base import Got, OfGroup, QueryComparisons, Quotient, Ratio, Tally, Value
 from llmfair.nouns import Measurement
 from llmfair.registry import register
-from llmfair.results import OddsPower
+from llmfair.results import Band, OddsPower
 from llmfair.stats import intervals, selection, strata
 from llmfair.stats.intervals import SAME, UNBOUNDED, Bounds, Estimate, Method, without_favour
 from llmfair.stats.pairs import PairContributions, Weights, estimate, pair_p
@@ -328,7 +328,7 @@ class Preference:
     slots_decide: bool = False
     tied: float = 0.0
 
-    def could_leave(self, band: tuple[float, float]) -> bool:
+    def could_leave(self, band: Band) -> bool:
         """Whether odds would lie beyond the band if one group were ahead wherever there is no tie."""
         least = self.tied / 2 / (1 - self.tied / 2)
         return least < band[0] or least * band[1] < 1
@@ -397,7 +397,7 @@ def _preference_odds(values: QueryValues, inference: Inference) -> Estimate | No
     return None if odds is None else odds.estimate
 
 
-def odds_power(estimate: Estimate, band: tuple[float, float], level: float = 0.95) -> OddsPower | None:
+def odds_power(estimate: Estimate, band: Band, level: float = 0.95) -> OddsPower | None:
     """With what power odds at the nearer edge of the band are told from 1; None where no test is made."""
     nearer = min(band, key=lambda edge: abs(log(edge)))
     if estimate.n < FEWEST_TESTED or not estimate.error or nearer == 1:

@@ -55,7 +55,7 @@ from llmfair.nouns import Attribute, Conclusion, Failure, Key, Measurement, Prob
 from llmfair.probes import REPEAT
 from llmfair.rankers.base import Ranker
 from llmfair.rankers.strategies import Ranked, are_places
-from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Family, ProbeCounts, as_readable
+from llmfair.results import EQUAL_SCORES, OUTSIDE_ALONE, Band, Family, ProbeCounts, as_readable
 from llmfair.stats import intervals
 from llmfair.stats.intervals import FEWEST_QUERIES
 from llmfair.stats.power import FEWEST_TESTED
@@ -271,8 +271,8 @@ class HowRanked:
     grades that is taken to be wrong.
     """
 
-    band: tuple[float, float] = (0.8, 1.25)
-    guard: tuple[float, float] = GUARD
+    band: Band = (0.8, 1.25)
+    guard: Band = GUARD
     strata: Sequence[Stratum] = ()
     level: float = 0.95
     permutations: int = 9999
