@@ -767,9 +767,8 @@ def in_groups(judged: Judged, attribute: Attribute, sides_of: Mapping[str, Sides
 
 def by_contrast(measures: Sequence[Measure], attribute: Attribute) -> tuple[list[Measure], list[Measure]]:
     """The measures that are made once, and those made once a contrast: of several groups those that compare two."""
-    compared = [m for m in measures if m.definition.parity is not None and m.name not in ALIKE_IN_ALL]
-    if not attribute.groups:
-        compared = []
+    of_two = (m for m in measures if m.definition.parity is not None and m.name not in ALIKE_IN_ALL)
+    compared = [*of_two] if attribute.groups else []
     return [measure for measure in measures if measure not in compared], compared
 
 
