@@ -70,7 +70,7 @@ names it.
 
 def value_of(value: Value) -> tuple[float | None, str | None]:
     """The number of a value, or None, and the reason; a number with a reason was had by a makeshift."""
-    if isinstance(value, float | int):
+    if isinstance(value, float | int | np.number):  # others' measures give numpy's
         return value, None
     if isinstance(value, base.Convention) and not value.counts:
         return None, value.reason
