@@ -587,6 +587,10 @@ def make_rag_design(settings: RagSettings, subject: Subject = NOBODY) -> RagDesi
     attribute = grouping(name, known, dataset.name, GROUPS_HINT) if name else dataset.attributes[0]
     queries = tuple(selected_queries(dataset, settings))
     settings = replace(settings, prompt=settings.prompt or (CITING if settings.cites else dataset.prompt))
+    if settings.useful not in ("gain", "qrels") and not Path(settings.useful).is_file():
+        raise UsageError(
+            f"--useful {settings.useful}: there is no such file.", "gain, qrels, or a file of labels"
+        )
     prompt, utility = load_prompt(str(settings.prompt), "rag"), settings.utility or dataset.task.utility
     check_golds(
         {query.query_id: dataset.questions[query.query_id].golds for query in queries}, utility, settings
