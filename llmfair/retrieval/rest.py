@@ -224,6 +224,11 @@ class SearchServer:
         says = f"{self.name} answers {status}{self.quote(answer and answer.get('error'))}"
         if status in PASSING:
             raise Transient(says, retry_after(headers))
+        if 300 <= status < 400:
+            raise UsageError(
+                f"{self.name} redirects, which is not followed: the key would go there, too.",
+                "--engine-url with the address itself",
+            )
         if status in (401, 403):  # not quoted: it may repeat parts of the key
             raise MissingKey(
                 f"{self.name} does not accept the key, or asks for one ({status}).",
@@ -231,7 +236,7 @@ class SearchServer:
             )
         if answer is None:
             raise self.odd(f"{status} with what is no JSON object")
-        if status >= 300 and status != 404:  # no redirect is followed: the key would go there, too
+        if status >= 400 and status != 404:
             raise Rejected(f"{says}.")
         return None if status == 404 else answer
 

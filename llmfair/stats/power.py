@@ -101,13 +101,14 @@ and odds of e^120 are already never lost."""
 
 
 def rank_injected(
-    kinds: Kinds, log_weights: ArrayLike, windows: Windows, passes: int, *, rng: Generator
+    kinds: Kinds, log_weights: ArrayLike, windows: Windows, passes: int, *, rng: Generator, kept: float = 0.0
 ) -> Kinds:
     """The final lists of a ranker that sorts each window by log-weight + Gumbel(0,1), drawn anew per window.
 
     `kinds`, shape (…, draws, n), is the initial lists' kinds by rank. `log_weights`, shape (kinds,) or any that
     broadcasts to (…, draws, kinds), weighs each kind. Axes before `draws` share one draw of the noise: common
-    random numbers for several rankers. Raises ValueError for weights of one list more than `WIDEST` apart.
+    random numbers for several rankers. `kept` is the share of windows left as they are, as by answers that
+    cannot be read. Raises ValueError for weights of one list more than `WIDEST` apart.
 
     Source: Plackett-Luce as a race whose arrival times are Exp(1)/weight, the same order as the Gumbel form.
     """
@@ -134,7 +135,8 @@ def rank_injected(
         keys |= window
         keys.sort(axis=-1)
         keys &= low_bits
-        np.copyto(window, keys, casting="unsafe")
+        answered = rng.random((draws, 1)) >= kept if kept else True
+        np.copyto(window, keys, casting="unsafe", where=answered)
     return lists
 
 

@@ -31,6 +31,24 @@ STARRED = 0.05
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """The least-squares line of quality over disparity."""
+
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """The mean quality over [0, 1], the ends held constant, and the area over the disparities that were observed."""
+
+    whole: float
+    observed: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class Anchor:
     """The observations nearest to a disparity: their mean quality, its interval over queries, and their number."""
 
@@ -39,19 +57,20 @@ class Anchor:
     observations: int
 
 
-def slope(disparity: ArrayLike, quality: ArrayLike) -> float | None:
-    """That of the least-squares line of quality over disparity; None for fewer than two different disparities."""
+def line(disparity: ArrayLike, quality: ArrayLike) -> Line | None:
+    """The least-squares line; None for fewer than two different disparities."""
     x, y = _paired(disparity, quality)
     if len(np.unique(x)) < 2:
         return None
     away = x - x.mean()
-    return float(away @ y / (away @ away))
+    slope = float(away @ y / (away @ away))
+    return Line(slope, float(y.mean() - slope * x.mean()))
 
 
-def area(disparity: ArrayLike, quality: ArrayLike) -> float | None:
-    """The mean quality over [0, 1], by trapezoids below the points, those of one disparity averaged first.
+def area(disparity: ArrayLike, quality: ArrayLike) -> Area | None:
+    """Trapezoids below the points, those of one disparity averaged first; None without a point.
 
-    Beyond the least and the greatest disparity the quality stays what it is there. None without a point.
+    Beyond the least and the greatest disparity the quality stays what it is there.
     """
     x, y = _paired(disparity, quality)
     if not len(x):
@@ -60,7 +79,7 @@ def area(disparity: ArrayLike, quality: ArrayLike) -> float | None:
     means = np.bincount(of_point, y) / np.bincount(of_point)
     observed = float(np.trapezoid(means, points))
     low, high = float(points[0]), float(points[-1])
-    return observed + low * float(means[0]) + (1 - high) * float(means[-1])
+    return Area(observed + low * float(means[0]) + (1 - high) * float(means[-1]), observed, low, high)
 
 
 def anchors(
@@ -80,7 +99,7 @@ def anchors(
 
 def averaged(curves: Sequence[Sequence[Anchor]]) -> tuple[Floats, Floats]:
     """The anchors that any curve has, and the mean over the curves that have it: of generators, or of retrievers."""
-    qualities = dict[float, list[float]]()
+    qualities: dict[float, list[float]] = {}
     for curve in curves:
         for anchor in curve:
             if anchor.quality.value is not None:
@@ -96,7 +115,7 @@ class Cell:
     """An interval of disparity against the deterministic baseline.
 
     `difference`: mean utility of the interval's observations less the baseline's mean over all queries, as the paper's
-    Table 2 has it, with the p of the unpaired Student test behind its stars. `paired`: the mean over the
+    Table 2 has it, with the p of the unpaired Student test behind its stars and of Welch's. `paired`: the mean over the
     interval's queries of their mean there less their own baseline, with its p and Holm's over the table.
     """
 
@@ -105,6 +124,7 @@ class Cell:
     queries: int
     difference: float | None = None
     p_student: float | None = None
+    p_welch: float | None = None
     paired: Estimate | None = None
     p_paired: float | None = None
     p_adjusted: float | None = None
@@ -132,19 +152,19 @@ def cells(
     table = []
     for place, name in enumerate(INTERVALS):
         here = np.flatnonzero(of_interval == place).tolist()
-        by_query = dict[str, list[float]]()
+        by_query: dict[str, list[float]] = {}
         for observation in here:
             by_query.setdefault(queries[observation], []).append(float(y[observation]))
         cell = Cell(name, len(here), len(by_query))
         if len(here):
             changes = [math.fsum(of) / len(of) - baseline[query] for query, of in by_query.items()]
-            tested = paired_t(changes)
             cell = replace(
                 cell,
                 difference=float(y[here].mean() - before.mean()),
                 p_student=student_p(y[here], before),
+                p_welch=welch_p(y[here], before),
                 paired=mean(changes, level),
-                p_paired=None if tested is None else tested[1],
+                p_paired=paired_p(changes),
             )
         table.append(cell)
     return adjusted([table])[0]
@@ -163,10 +183,24 @@ def student_p(first: ArrayLike, other: ArrayLike) -> float | None:
         return None
     degrees = len(a) + len(b) - 2
     pooled = (((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum()) / degrees
-    difference, variance = float(a.mean() - b.mean()), pooled * (1 / len(a) + 1 / len(b))
-    if variance <= 0:
-        return 1.0 if difference == 0 else 0.0
-    return two_sided(difference / math.sqrt(variance), degrees)
+    return _two_sided(float(a.mean() - b.mean()), pooled * (1 / len(a) + 1 / len(b)), degrees)
+
+
+def welch_p(first: ArrayLike, other: ArrayLike) -> float | None:
+    """Welch's two-sided p of equal means, each side with its own variance; None for fewer than two values on a side."""
+    a, b = _paired(first, other)
+    if min(len(a), len(b)) < 2:
+        return None
+    of_means = [float(side.var(ddof=1)) / len(side) for side in (a, b)]
+    spread = math.fsum(part**2 / (len(side) - 1) for part, side in zip(of_means, (a, b), strict=True))
+    degrees = math.fsum(of_means) ** 2 / spread if spread else math.inf
+    return _two_sided(float(a.mean() - b.mean()), math.fsum(of_means), degrees)
+
+
+def paired_p(differences: ArrayLike) -> float | None:
+    """The two-sided p of a mean difference of 0, t over queries; None for fewer than six of them."""
+    tested = paired_t(differences)
+    return None if tested is None else tested[1]
 
 
 Kept = Literal["kept", "lost", "inconclusive"]
@@ -232,6 +266,12 @@ def losses(changes: Sequence[ArrayLike], utility: Utility, level: float = 0.95) 
         lower = lower_limit(array, utility.worst_loss, alpha)
         results.append(Loss(conclusion, reason, lower, p, largest, losers))
     return results
+
+
+def _two_sided(difference: float, variance: float, degrees: float) -> float:
+    if variance <= 0:
+        return 1.0 if difference == 0 else 0.0
+    return two_sided(difference / math.sqrt(variance), degrees)
 
 
 def _paired(first: ArrayLike, other: ArrayLike) -> tuple[Floats, Floats]:

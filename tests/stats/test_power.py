@@ -111,12 +111,12 @@ def test_sliding_windows_of_the_reference() -> None:
     rng = np.random.default_rng(20)
     queries = 1500
     for case in vectors("injected_bias")["listwise_sliding_window_mc"]:
-        if case["malformed"]:  # windows that are left as they are
-            continue
         plan = PLANS["rankgpt" if case["last_partial_window"] == "dropped" else "covering"]
         windows = plan(case["N"], case["window"], case["step"], None)
         initial = initial_lists(case, queries, rng)
-        final = power.rank_injected(initial, log_weights(case), windows, case["passes"], rng=rng)
+        final = power.rank_injected(
+            initial, log_weights(case), windows, case["passes"], rng=rng, kept=case["malformed"]
+        )
         e1, e0 = sides_of(power.kind_exposures(final, 4), case)
         tolerance = 4 * np.sqrt(
             case["sd_influence_per_query"] ** 2 / queries + (case["ratio_mc_se"] / case["ratio"]) ** 2
@@ -152,10 +152,12 @@ def test_a_list_has_its_own_weights_and_axes_before_the_draws_share_the_noise() 
 
     betas = np.array([[[-1.0, 0]], [[0.5, 0]]])
     together = power.rank_injected(
-        np.stack([lists, lists]), betas, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12)
+        np.stack([lists, lists]), betas, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12), kept=0.2
     )
     for beta, ranked in zip(betas, together, strict=True):
-        alone = power.rank_injected(lists, beta, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12))
+        alone = power.rank_injected(
+            lists, beta, [(4, 10), (0, 6)], 2, rng=np.random.default_rng(12), kept=0.2
+        )
         assert (ranked == alone).all()
 
 

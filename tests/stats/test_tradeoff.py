@@ -21,15 +21,19 @@ numbers = st.lists(st.integers(-20, 20).map(lambda number: number / 8), min_size
 def test_slope_and_area_of_the_reference_curves() -> None:
     for case in vectors("disparity_curve")["cases"]:
         x, y, expected = case["input"]["disparity"], case["input"]["quality"], case["expected"]
-        assert tradeoff.slope(x, y) == pytest.approx(expected["slope"], abs=NEAR), case["id"]
-        whole = pytest.approx(expected["auc_0_1_constant_extrapolation"], abs=NEAR)
-        assert tradeoff.area(x, y) == whole, case["id"]
+        fitted, below = tradeoff.line(x, y), tradeoff.area(x, y)
+        found = (None, None) if fitted is None else (fitted.slope, fitted.intercept)
+        assert found == pytest.approx((expected["slope"], expected["intercept"]), abs=NEAR), case["id"]
+        assert below is not None
+        assert below.whole == pytest.approx(expected["auc_0_1_constant_extrapolation"], abs=NEAR), case["id"]
+        assert below.observed == pytest.approx(expected["auc_observed_range"], abs=NEAR), case["id"]
+        assert (below.low, below.high) == (min(x), max(x))
 
 
 def test_one_disparity_has_no_slope_and_an_area_of_its_mean() -> None:
-    assert tradeoff.slope([0.5, 0.5], [0.1, 0.3]) is None
-    assert tradeoff.area([0.5, 0.5], [0.25, 0.75]) == 0.5
-    assert tradeoff.slope([], []) is None
+    assert tradeoff.line([0.5, 0.5], [0.1, 0.3]) is None
+    assert tradeoff.area([0.5, 0.5], [0.25, 0.75]) == tradeoff.Area(0.5, 0.0, 0.5, 0.5)
+    assert tradeoff.line([], []) is None
     assert tradeoff.area([], []) is None
 
 
@@ -77,6 +81,7 @@ def test_cells_worked_by_hand() -> None:
     assert high.paired.value == pytest.approx(0.05)  # each query against its own, h nowhere
     before = list(baseline.values())
     assert low.p_student == pytest.approx(stats.ttest_ind(utility[6:], before).pvalue)
+    assert low.p_welch == pytest.approx(stats.ttest_ind(utility[6:], before, equal_var=False).pvalue)
     assert low.starred
     assert not high.starred
     assert low.p_paired == pytest.approx(stats.ttest_1samp(np.array(utility[6:]) - 0.5, 0).pvalue)
@@ -93,9 +98,11 @@ def test_cells_worked_by_hand() -> None:
 def test_unpaired_tests_are_those_of_scipy(one: list[float], other: list[float]) -> None:
     if len(set(one)) > 1 or len(set(other)) > 1:
         assert tradeoff.student_p(one, other) == pytest.approx(stats.ttest_ind(one, other).pvalue, abs=NEAR)
+        expected = stats.ttest_ind(one, other, equal_var=False).pvalue
+        assert tradeoff.welch_p(one, other) == pytest.approx(expected, abs=NEAR)
     else:
         alike = 1.0 if one[0] == other[0] else 0.0
-        assert tradeoff.student_p(one, other) == alike
+        assert tradeoff.student_p(one, other) == tradeoff.welch_p(one, other) == alike
 
 
 @pytest.mark.parametrize(

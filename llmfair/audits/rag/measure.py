@@ -441,13 +441,14 @@ def traded(
     def curve(retriever: str, across: str, up: str) -> Curve:
         x, y, queries = observations(retriever, across, up)
         anchors = tradeoff.anchors(x, y, queries, level) if x else []
+        line, area = tradeoff.line(x, y), tradeoff.area(*tradeoff.averaged([anchors]))
         here, there = (
             mean_of(values[name, f"{retriever}-{DETERMINISTIC}"].values()) for name in (across, up)
         )
         bounds = measures[up].bounds if up in measures else (-inf, inf)
         return Curve(
             across=across, up=up, observations=len(x), queries=len({*queries}),
-            slope=tradeoff.slope(x, y), area=tradeoff.area(*tradeoff.averaged([anchors])),
+            slope=None if line is None else line.slope, area=None if area is None else area.whole,
             deterministic=None if here is None or there is None else (here, there),
             points=[
                 typed.CurvePoint(of.disparity, of.observations, _figure(of.quality, bounds)) for of in anchors

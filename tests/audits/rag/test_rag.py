@@ -160,7 +160,7 @@ def test_utilities_have_names_and_bounds() -> None:
     [
         ("--alpha nan", "--alpha"),
         ("--retriever bm25 --retriever bm25", "--retriever"),
-        ("--useful nowhere.tsv", "nowhere.tsv: cannot be read"),
+        ("--useful nowhere.tsv", "there is no such file"),
         ("--stop-after labels --require EU>=0", "--stop-after ends before there is anything for --require"),
         ("--attribution overlab", "Did you mean 'overlap'?"),
         ("--attribution openay:x", "--attribution openay:x is unknown."),
