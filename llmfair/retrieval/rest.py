@@ -419,6 +419,9 @@ class RestEngine:
         def check(answer: SearchReply) -> None:
             if answer.timed_out or answer.shards.failed:
                 raise Transient(f"{self.server.name} searched a part of the index only")
+            hits = answer.hits.hits
+            if len(hits) > size or len({hit.doc_id for hit in hits}) < len(hits):
+                raise self.server.odd(f"it has more than {size:,} hits, or one twice")
 
         body = {"size": size, "_source": False, "track_total_hits": False, "query": query}
         answer = self.server.ask("POST", self.path, SearchReply, body, check)
