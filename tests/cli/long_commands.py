@@ -396,8 +396,8 @@ def through(long: Long, watch: Watch, folder: Path) -> str:
 
 
 def left_over(folder: Path) -> list[str]:
-    """Files that were not written to their end."""
-    return [str(path) for pattern in LEFT_OVER for path in folder.rglob(pattern)]
+    """Files that were not written to their end; the folder of an index is gone on with."""
+    return [str(path) for pattern in LEFT_OVER for path in folder.rglob(pattern) if path.is_file()]
 
 
 # Audits of a server
@@ -627,7 +627,7 @@ def on_a_copy(words: tuple[str, ...], same: tuple[str, ...], grows: str) -> Long
     def copy(folder: Path) -> None:
         shutil.copytree(folder.parent / "drawn", folder / "run")
 
-    return Long(words, same, copy, run_to_draw, grows=grows, step=0, seconds=3.0)
+    return Long(words, same, copy, run_to_draw, grows=grows, step=0, seconds=0.6)
 
 
 REPORT = on_a_copy(("report", "run"), ("run/report.html",), "run/report.html")
