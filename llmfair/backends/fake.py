@@ -30,7 +30,7 @@ PARAMETERS = {
     "rate_429": 0.0,  # share of attempts refused as rate limited
 }
 """Those of every form."""
-SHARES, TIMING = {"malformed", "rate_429"}, {"latency", "rate_429"}
+SHARES, SCALES, TIMING = {"malformed", "rate_429"}, {"latency"}, {"latency", "rate_429"}
 
 
 @register("backend", "fake")
@@ -48,6 +48,7 @@ def fake(name: str, options: BackendOptions) -> Fake:
     always, further = defaults(model, forms)
     parameters = {**always, **further}
     shares = SHARES.union(*(form.shares for form in forms.values()))
+    scales = SCALES.union(*(form.scales for form in forms.values()))
     prefers, behind = any(form.prefers for form in forms.values()), str(Side.PROTECTED)
     for assignment in assignments:
         key, _, text = assignment.partition("=")
@@ -63,9 +64,9 @@ def fake(name: str, options: BackendOptions) -> Fake:
             parameters[key] = float(text)
         except ValueError:
             parameters[key] = math.nan
-        value = parameters[key]
-        if not (0 <= value <= 1 if key in shares else math.isfinite(value)):
-            what = "share of 1" if key in shares else "number"
+        least, most = (0.0 if key in shares | scales else -math.inf), (1.0 if key in shares else math.inf)
+        if not (math.isfinite(parameters[key]) and least <= parameters[key] <= most):
+            what = "share of 1" if key in shares else "number from 0" if key in scales else "number"
             raise UsageError(f"fake:{model}: {key}={text} is not a {what}.", f"for example {key}=0.5")
     return Fake(Injected(model, parameters, options.seed, behind), forms, further)
 

@@ -39,7 +39,7 @@ class Answerer(ABC):
     """Answers questions of one form: those whose `about["task"]` is the name that it is registered by.
 
     `plays`: the models that answer so. `parameters`, by model: what `fake:MODEL,NAME=VALUE` may set, and its default;
-    of these `shares` lie between 0 and 1. `prefers`: whether it may be told which side or
+    of these `shares` lie between 0 and 1, `scales` are not negative. `prefers`: whether it may be told which side or
     group is put `behind`, and can tell margins. An identity has those that are `named`, and others where they
     differ from their default.
     """
@@ -47,6 +47,7 @@ class Answerer(ABC):
     plays: ClassVar[Collection[str]] = ("biased", "random", "oracle")
     parameters: ClassVar[Mapping[str, Mapping[str, float]]] = {}
     shares: ClassVar[Collection[str]] = ()
+    scales: ClassVar[Collection[str]] = ()
     named: ClassVar[Collection[str]] = ()
     prefers: ClassVar[bool] = False
 
@@ -184,7 +185,7 @@ class Pairs(Answerer):
             "lapse": 0.0,  # share of coin flips
         }
     }
-    shares, prefers = ("lapse",), True
+    shares, scales, prefers = ("lapse",), ("query_sd", "pair_sd"), True
 
     def answer(self, chat: Chat, injected: Injected, rng: Generator) -> str:
         if injected.model in self.parameters:  # calls are independent given query and pair

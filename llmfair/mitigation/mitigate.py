@@ -166,7 +166,7 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
     _, _, parameters = spec.partition(":")
     title = remedy.title + f" ({parameters})" * bool(parameters)
     row = RemedyRow(name=stem(spec), remedy=spec, title=title, does=remedy.does, available=False)
-    halves, answers, remarks = None, None, list[str]()
+    halves, answers = None, None
     try:
         made = remedy.apply(base)
         if isinstance(made, Audit):
@@ -177,7 +177,6 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
             calls, cost, folder = compared.results.calls, compared.manifest.cost, str(run.path)
         else:
             orders, halves, calls, cost, folder = made.orders, made.halves, made.calls, None, None
-            remarks += made.remarks
             if made.condition is not None:
                 answers = answers_of(_compared(base.run), made.condition)
         orders = base.completed(orders)
@@ -188,7 +187,7 @@ def _try(base: Unmitigated, spec: str, remedy: Remedy, spending: Spending, watch
         return Tried(row, error=None if isinstance(error, NOT_HERE) else error)
     texts = files_of(spec, orders)
     row = structs.replace(
-        row, available=True, rankings=[*texts], calls=calls, cost=cost, run=folder, remarks=remarks
+        row, available=True, rankings=[*texts], calls=calls, cost=cost, run=folder, remarks=[*made.remarks]
     )
     return Tried(row, measured, texts)
 

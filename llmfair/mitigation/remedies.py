@@ -173,6 +173,7 @@ class Audit:
 
     settings: AuditSettings
     subject: Subject
+    remarks: Sequence[str] = ()
 
 
 class Remedy(ABC):
@@ -279,7 +280,9 @@ class FairPrompt(Remedy):
             )
         prompt = self.prompt or f"{twins[file]}-fair"
         spec, _, adapter = run.model.partition(" + ")
-        return run.again(Subject(spec, run.settings.adapter, bool(adapter)), prompt=prompt)
+        audit = run.again(Subject(spec, run.settings.adapter, bool(adapter)), prompt=prompt)
+        unread = "simulated models read no words, so the instruction cannot move them"
+        return replace(audit, remarks=[unread] * run.manifest.simulated)
 
 
 @register("remedy", "fair-star")

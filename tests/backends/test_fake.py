@@ -224,7 +224,8 @@ def test_a_group_is_put_behind_on_whichever_side_of_a_contrast_it_is() -> None:
     ("name", "message"),
     [
         ("biased,lapse=1.5", "lapse=1.5 is not a share of 1"),
-        ("biased,latency=inf", "latency=inf is not a number"),
+        ("biased,query_sd=-1", "query_sd=-1 is not a number from 0"),
+        ("biased,latency=-1", "latency=-1 is not a number from 0"),
         ("biased,positon=1", "no parameter 'positon'. Did you mean 'position'?"),
         ("oracle,pairwise=1", "fake:oracle has no parameter 'pairwise'"),
         ("reader,listwise=1", "fake:reader has no parameter 'listwise'"),

@@ -152,6 +152,17 @@ def test_gates_and_comparisons_are_of_contrasts(run: str) -> None:
     assert "Black" in ran("runs", "show", run, "--furthest").out
 
 
+def test_a_run_measured_again_says_what_it_said() -> None:
+    asked = ("--conditions", "neutral", "--orders", "2", "--passes", "1", "--no-report")
+    ran("listwise", "-d", "cvs.csv", "-a", "ethnicity", "-m", BEHIND, *asked, "-o", "run")
+    ran("score", "run", "-o", "again", "--no-report")
+    (again,) = kept("results", "again")["runs"]
+    assert again["verdict"]["sentence"] == sentence("run") and "Black is put behind" in sentence("run")
+    odds = figures("run", "PreferenceOdds")
+    assert figures("again", "PreferenceOdds") == odds and len(odds) == 6 and None not in odds.values()
+    assert not any(condition.startswith("repeat") for condition in again["findings"])
+
+
 def test_a_spent_budget_is_gone_on_with(run: str) -> None:
     limited = (*HIRING, "-m", BEHIND, "-o", "again", "--no-cache", "--max-calls", "12")
     codes = [llmfair(*limited).code for _ in range(4)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from math import inf
@@ -55,11 +55,10 @@ from llmfair.nouns import (
     Query,
     Ranking,
     Side,
-    condition_of,
     picked,
 )
 from llmfair.probes import REPEAT
-from llmfair.results import MEASURED, Band, Family, Reach, Words
+from llmfair.results import Band, Family, Reach, Words
 from llmfair.rundir import ONE_OF_SEVERAL, RunDir
 from llmfair.settings.commands import ScoreSettings
 from llmfair.settings.declaration import band_of
@@ -140,7 +139,7 @@ class Rankings:
         ):  # fmt: skip
             return []
         return [
-            Measurement(**picked(row, (*MEASURED, "conclusion")))
+            Measurement(**picked(row, [of.name for of in fields(Measurement)]))
             for row in audit.of_all()
             if row.measure in ODDS_OF_ANSWERS and row.condition in audit.design.conditions
         ]
@@ -281,7 +280,8 @@ def _measured(target: Rankings, settings: ScoreSettings) -> scoring.RunMeasureme
             found = findings_of(of_contrast, {}, useful, inference, rules[key], left_out)
             findings |= {Key(of, contrast=contrast): finding for of, finding in found.items()}
     if audit is not None and of_answers:
-        findings = {key: of for key, of in audit.findings.items() if condition_of(key) != REPEAT}
+        repeated = {key for key in audit.design.keys if key.condition == REPEAT}
+        findings = {key: of for key, of in audit.findings.items() if key not in repeated}
         rows, family = [*rows, *of_answers], audit.family
     else:
         findings = final_findings(findings, (), rules, answers, None if audit is None else audit.max_invalid)

@@ -298,7 +298,7 @@ def findable_of(design: PairwiseDesign, stratum: Key, settings: PlanPairwiseSett
     items = Counter(of.candidates.doc_ids[place] for of in with_pairs for place in np.unique(of.pairs[:, 1:]))
     # Σ_q se² depends on Σ 1/m_q alone, so queries of unequal pairs count as their harmonic mean.
     n, pairs = len(counts), harmonic_mean(counts) if counts else 0.0
-    few = "too_few_queries" if n < FEWEST_QUERIES else None
+    few = ("too_few_queries" if n else "no_pairs") if n < FEWEST_QUERIES else None
     reason = "sequential" if settings.sequential else few
     rule = Rule(settings.level, band_of(settings.band), sum(any(of.values()) for of in design.pairs.values()))
     odds, target = settings.ratio, settings.power

@@ -539,7 +539,11 @@ def answered(run: ComparedRun) -> Mapping[Question, PairVerdict]:
 def described_pairs(run: ComparedRun, base: ComparedRun) -> dict[str, Any]:
     """What a comparison says of a run beside the base: its pairs, however often they were asked."""
     of_run, of_base = ({(*asked[:3], *asked[4:]) for asked in answered(each)} for each in (run, base))
-    return {"pairs": len(of_run), "pairs_in_common": len(of_base & of_run)}
+    return {
+        "sequential": run.results.design.sequential,
+        "pairs": len(of_run),
+        "pairs_in_common": len(of_base & of_run),
+    }
 
 
 MEASURING = scoring.Measuring(

@@ -301,13 +301,15 @@ class PairWords(VerdictWords):
 
 
 def compared_notes(runs: Sequence[ComparisonRun]) -> Iterator[str]:
-    """What is compared where one run was asked other pairs, too."""
+    """What is compared where one run was asked other pairs, too; that figures are not adjusted for stopping."""
     base, *others = runs
     for run in others:
         common, asked = run.own["pairs_in_common"], (base.own["pairs"], run.own["pairs"])
         if common < max(asked):
             in_common = count(common, "answered pair")
             yield f"{run.name}: compared on {in_common} in common, of {asked[0]:,} and {asked[1]:,}"
+    if any(run.own["sequential"] for run in runs):
+        yield "an audit that stopped when settled: its figures are not adjusted for stopping"
 
 
 # A planned pairwise audit: what it takes and what it can find.
@@ -318,6 +320,7 @@ OF_TWO = "what it can find is planned for two groups only"
 NOTHING = {
     "sequential": "--sequential asks until each stratum is settled, so what it finds is not planned; leave it out to "
     "see what a fixed number of pairs finds",
+    "no_pairs": "no pairs: nothing can be found",
     "too_few_queries": f"no interval, which needs {FEWEST_QUERIES} queries",
 }
 

@@ -128,7 +128,7 @@ def judge_of(settings: RagSettings) -> Judge | None:
     spec = MODELS.get(attribution, attribution)
     prefix, _, name = spec.partition(":")
     if not name or not registry.has("backend", prefix):
-        words = (*ATTRIBUTORS, "none", *MODELS)
+        words = (*(() if settings.cites else (*ATTRIBUTORS, "none")), *MODELS)
         raise UsageError(
             f"--attribution {attribution} is unknown.{did_you_mean(attribution, words)}",
             f"known: {', '.join(words)}; or a model that judges, such as nli:NAME or openai:NAME",
@@ -493,8 +493,9 @@ def scores_of(retriever: ScoringRanker, dataset: QuestionSet, queries: Sequence[
     path = cache_folder() / "scores" / f"{sha256(identity.encode()).hexdigest()[:32]}.json"
     if retriever.costly:
         with suppress(UsageError, LookupError):  # none, or damaged
-            stored = files.read_document(path, dict[str, list[float]])
-            return {name: np.array(stored[name], dtype=np.float64) for name in lists}
+            stored = files.read_document(path, dict[str, list[float]], most=files.MOST_WHOLE)
+            if all(len(stored[name]) == len(of.documents) for name, of in lists.items()):
+                return {name: np.array(stored[name], dtype=np.float64) for name in lists}
     texts = {query.query_id: replace(query, text=dataset.searched(query)) for query in queries}
     searched = (replace(of, query=texts[name]) for name, of in lists.items())
     scored = zip(lists, retriever.scores_of_each(searched), strict=True)
