@@ -408,7 +408,7 @@ def test_what_cannot_be_found() -> None:
     one_sided = str(write_folder(Path("apart"), apart))
     plan = plan_of(PAIRWISE, PlanPairwiseSettings.make(dataset=one_sided))
     assert (plan["calls"], plan["prompt_tokens"]) == (0, 0)
-    assert {each["reason"] for each in plan["findable"].values()} == {"too_few_queries"}
+    assert {each["reason"] for each in plan["findable"].values()} == {"no_pairs"}
 
 
 # Simulated audits measure what real ones measure, and recover what was injected
