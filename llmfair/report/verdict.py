@@ -352,6 +352,10 @@ class VerdictWords:
             many = len(of) > MOST_PAIRS or len(of) == len(pairs) > 1
             which = f"{number} {len(pairs)} {what}" if many else listed([each.key.contrast for each in of])
             parts.append(f"{which} {'is' if len(of) == 1 else 'are'} {status}")
+        figures = {each.figure.value: each for each in pairs if each.figure and each.figure.value}
+        if len(alike) == 1 and len(figures) > 1:
+            least, most = figures[min(figures)], figures[max(figures)]
+            parts[0] += f", {least.label} from {least.interval} to {most.interval}"
         return "; ".join(parts)
 
     # The four sentences
