@@ -268,8 +268,7 @@ class Asker:
             self.cause = cause
         self.stopping.set()
         for lane in self.lanes.all:
-            lane.adaptive = None
-            lane.slots.release_all()
+            lane.halt()
 
     def interrupt(self) -> None:
         """Stops because somebody asked to: answers in flight have a few seconds left."""

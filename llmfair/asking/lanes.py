@@ -78,7 +78,10 @@ class Slots:
             self._take(tokens)
             return True
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        (self._waiting.appendleft if first else self._waiting.append)((turn, tokens))
+        if first:
+            self._waiting.appendleft((turn, tokens))
+        else:
+            self._waiting.append((turn, tokens))
         if self._timer is None or first:
             self.wake()
         try:
@@ -311,6 +314,11 @@ class Lane:
         self.hold(retry_after)
         if self.adaptive is not None:
             self.adaptive.refused(sent, retry_after)
+
+    def halt(self) -> None:
+        """Lets everybody in, to hear that the run is stopping."""
+        self.adaptive = None
+        self.slots.release_all()
 
     def hold(self, retry_after: float | None) -> None:
         """The server speaks for itself, so nothing else is sent to it either (but not forever)."""
